@@ -1,0 +1,50 @@
+# Two commands matter: `make book` builds the site, `make test` runs every check. Both set up what they need in .venv.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null && command -v $$p && break; done)
+BIN := .venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help book test export execute serve bench model clean
+
+help:
+	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
+	@echo "make test      run every check"
+	@echo "make export    write src/tlm_book from the chapters' cells"
+	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
+	@echo "make serve     show the built site at http://localhost:8000"
+	@echo "make bench     measure speed beside Hugging Face's GPT-2"
+	@echo "make model     train the small model that ships with the package"
+
+$(READY): requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+book: $(READY)
+	$(BIN)/jupyter-book build . -W -n --keep-going
+	@test -f _build/html/index.html || { echo "no _build/html/index.html: the site was not built"; exit 1; }
+	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
+
+test: $(READY)
+	TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
+	@echo "All checks passed: every chapter ran and gave its printed outputs, and every test in tests/ held."
+
+export: $(READY)
+	$(BIN)/python book/_tools/export.py
+
+execute: export
+	$(BIN)/python book/_tools/execute.py $(ONLY)
+
+serve: book
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+bench: $(READY)
+	$(BIN)/python benchmarks/speed.py
+
+model: $(READY)
+	$(BIN)/python -m tlm_book train --book --out book/data/model
+
+clean:
+	rm -rf _build .venv

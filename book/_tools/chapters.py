@@ -1,0 +1,69 @@
+"""What the tools and tests know of the book: its chapters in order, their cells, the address in `_config.yml`."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "book"
+SOURCE = ROOT / "src" / "tlm_book"
+DIRECTIVE = re.compile(r"^#\|\s*(\w+)\s*:?\s*(.*)$")
+
+
+def table_of_contents() -> list[str]:
+    """Names of all pages in the order of `_toc.yml`, the landing page first."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    files = [toc["root"]] + [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    return [Path(file).stem for file in files]
+
+
+def chapters() -> list[str]:
+    """Names of the chapters: every page but the landing page."""
+    return table_of_contents()[1:]
+
+
+def notebook_path(name: str) -> Path:
+    return BOOK / f"{name}.ipynb"
+
+
+def read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(notebook_path(name), as_version=4)
+
+
+def directives(source: str) -> dict[str, str]:
+    """The `#| key value` lines at the top of a code cell.
+
+    >>> directives("#| checks: W-a W-b\\nassert True")
+    {'checks': 'W-a W-b'}
+    """
+    found = {}
+    for line in source.splitlines():
+        match = DIRECTIVE.match(line)
+        if not match:
+            break
+        found[match[1]] = match[2].strip()
+    return found
+
+
+def without_directives(source: str) -> str:
+    lines = source.splitlines()
+    while lines and DIRECTIVE.match(lines[0]):
+        lines.pop(0)
+    return "\n".join(lines).strip("\n")
+
+
+def repository_url() -> str:
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    return config["repository"]["url"].rstrip("/")
+
+
+def install_cell() -> str:
+    """The first code cell of every chapter; the address stands in `_config.yml` alone."""
+    return (
+        "# On a bare machine (Colab), fetch the package that this book exports. Elsewhere: nothing to do.\n"
+        "import importlib.util\n\n"
+        'if importlib.util.find_spec("tlm_book") is None:\n'
+        f'    %pip install -q "tlm_book @ git+{repository_url()}"'
+    )
