@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["expects", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
 
 
-def expects(condition: bool, argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> None:
+def expects(condition: object, argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> None:
     """Raise `error` with the message "argument: got …, want …" unless `condition` holds.
 
     >>> expects(False, "d_model", 7, "an even number")

@@ -1,0 +1,114 @@
+"""The HTML of statement boxes and of the captions above code cells."""
+
+from html import escape
+
+from docutils import nodes
+from sphinx.util import logging
+
+log = logging.getLogger(__name__)
+
+
+def warn(text, place):
+    """A warning of the build; with -W it fails."""
+    log.warning(text, location=place, type="tlm")
+
+
+class statement(nodes.General, nodes.Element):
+    """A numbered box; its first child is a `statement_head`."""
+
+
+class statement_head(nodes.General, nodes.TextElement):
+    """The inline nodes of a statement's title; empty when it has none."""
+
+
+class cell_caption(nodes.General, nodes.Element):
+    """What a code cell exports and checks."""
+
+
+def where(env, name):
+    """The chapter that states `name` and what is known of it: (docname, (kind, index, title)) or (None, None)."""
+    for docname, metadata in env.metadata.items():
+        entry = metadata.get("tlm", {}).get("statements", {}).get(name)
+        if entry:
+            return docname, entry
+    return None, None
+
+
+def label(env, name, with_title=False):
+    """`Definition 1.3`: the chapter's number in the table of contents, then the statement's in the chapter."""
+    docname, (kind, index, title) = where(env, name)
+    chapter = env.toc_secnumbers.get(docname, {}).get("") or ()
+    number = ".".join(map(str, (*chapter, index)))
+    return f"{kind} {number}" + (f" ({title})" if with_title and title else "")
+
+
+def link_to(writer, name):
+    """An HTML link to a statement from the page that is being written."""
+    builder, env = writer.builder, writer.builder.env
+    docname, _ = where(env, name)
+    if docname is None:  # check_whole_book has warned
+        return f"<span>{escape(name)}</span>"
+    page = "" if docname == builder.current_docname else builder.get_relative_uri(builder.current_docname, docname)
+    return f'<a class="reference internal" href="{page}#{escape(name)}">{escape(label(env, name))}</a>'
+
+
+def number_of(env, name):
+    """What two ids of one box share."""
+    docname, entry = where(env, name)
+    return (docname, entry[1]) if docname else name
+
+
+def visit_statement(writer, node):
+    first, *others = node["ids"]
+    title = escape(label(writer.builder.env, first), quote=True)
+    writer.body.append(f'<div class="{" ".join(node["classes"])}" id="{first}" role="group" aria-label="{title}">\n')
+    writer.body.extend(f'<span id="{name}"></span>' for name in others)
+
+
+def depart_statement(writer, node):
+    writer.body.append("</div>\n")
+
+
+def visit_head(writer, node):
+    env = writer.builder.env
+    number = escape(label(env, node.parent["ids"][0]))
+    writer.body.append(f'<div class="statement-head"><p class="statement-name"><span class="statement-label">{number}</span>')
+    writer.body.append(' <span class="statement-title">(' if len(node) else "")
+
+
+def depart_head(writer, node):
+    ids = node.parent["ids"]
+    checks = writer.builder.env.metadata[writer.builder.current_docname]["tlm"]["checks"]
+    anchors = list(dict.fromkeys(anchor for name in ids for anchor in checks.get(name, [])))
+    out = [")</span>" if len(node) else ""]
+    out.append(f'<a class="statement-permalink" href="#{ids[0]}" aria-label="Link to this statement">¶</a></p>')
+    out.append('<p class="statement-meta">')
+    if any(name[1:2] == "-" for name in ids):
+        out.append(f'<span class="statement-ids" title="Name of the statement in its source">{escape(" · ".join(ids))}</span>')
+    for i, anchor in enumerate(anchors, start=1):
+        text = "✓&nbsp;check" if i == 1 else str(i)
+        out.append(f' <a class="statement-check" href="#{anchor}" title="The cell that checks this statement">{text}</a>')
+    out.append("</p></div>\n")
+    writer.body.append("".join(out))
+
+
+def visit_caption(writer, node):
+    anchor = f' id="{node["anchor"]}"' if node["anchor"] else ""
+    parts = []
+    if node["exports"]:
+        modules = ", ".join(f"<code>tlm_book.{escape(name)}</code>" for name in node["exports"])
+        parts.append(f'<span class="cell-exports">exported to {modules}</span>')
+    if node["checks"]:
+        links = {}  # two ids of one box give one link
+        for name in node["checks"]:
+            links.setdefault(number_of(writer.builder.env, name), link_to(writer, name))
+        names = ", ".join(links.values())
+        parts.append(f'<span class="cell-checks">checks {names}</span>')
+    writer.body.append(f'<p class="cell-caption"{anchor}>{" ".join(parts)}</p>\n')
+    raise nodes.SkipNode
+
+
+def add_nodes(app):
+    app.add_node(statement, html=(visit_statement, depart_statement))
+    app.add_node(statement_head, html=(visit_head, depart_head))
+    app.add_node(cell_caption, html=(visit_caption, None))

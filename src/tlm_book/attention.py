@@ -1,0 +1,100 @@
+"""Attention with one head. Generated from book/attention.ipynb: edit the notebook, then `make export`."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tlm_book.checks import expects_positive, expects_shape
+from tlm_book.operators import Derivation, derive, derives, masked_softmax, pattern, product
+
+__all__ = [
+    "attention_pattern",
+    "attention",
+    "CausalAttention",
+]
+
+
+# attention: The implementation
+def attention_pattern(
+    q: Float[Tensor, "*batch n k"], k: Float[Tensor, "*batch m k"], causal: bool = True, scale: float | None = None
+) -> Float[Tensor, "*batch n m"]:
+    """softmax(◺(c QKᵀ)): the weights with which rows look at one another. For looking; `attention` does not form them.
+
+    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError when the widths of q and k differ.
+
+    Chapter: attention.
+    """
+    if k.shape[-1] != q.shape[-1]:
+        expects_shape("k", k, ("m", q.shape[-1]))
+    c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = c * (q @ k.mT)
+    return masked_softmax(scores) if causal else scores.softmax(-1)
+
+
+# attention: The implementation
+def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
+    return x[(None,) * (4 - x.dim())] if x.dim() < 4 else x.flatten(0, -4)
+
+
+def attention(
+    q: Float[Tensor, "*batch n k"],
+    k: Float[Tensor, "*batch m k"],
+    v: Float[Tensor, "*batch m v"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch n v"]:
+    """attention_pattern(q, k) · v by torch's fused kernel, which where it can never stores the whole pattern.
+
+    ValueError when the widths of q and k, or the numbers of keys and values, differ.
+
+    Chapter: attention.
+    """
+    if k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
+        expects_shape("k", k, ("m", q.shape[-1]))
+        expects_shape("v", v, (k.shape[-2], "v"))
+    q4, k4, v4 = _four_axes(q), _four_axes(k), _four_axes(v)
+    result = F.scaled_dot_product_attention(q4, k4, v4, is_causal=causal, scale=scale)
+    return result.reshape(*q.shape[:-1], v.shape[-1])
+
+
+# attention: The implementation
+class CausalAttention(nn.Module):
+    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head, no biases. (W-ca1-def)
+
+    `d_head` is d_model unless given. ValueError for an input of another width than d_model.
+
+    Chapter: attention.
+    """
+
+    def __init__(self, d_model: int, d_head: int | None = None) -> None:
+        super().__init__()
+        d_head = d_model if d_head is None else d_head
+        expects_positive(d_model=d_model, d_head=d_head)
+        self.d_model = d_model
+        self.query = nn.Linear(d_model, d_head, bias=False)
+        self.key = nn.Linear(d_model, d_head, bias=False)
+        self.value = nn.Linear(d_model, d_head, bias=False)
+
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n k"]:
+        if x.dim() < 2 or x.shape[-1] != self.d_model:
+            expects_shape("x", x, ("n", self.d_model))
+        return attention(self.query(x), self.key(x), self.value(x))
+
+    def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n n"]:
+        """The attention weights for this input."""
+        return attention_pattern(self.query(x), self.key(x))
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"W_Q", "W_K", "W_V"} as float64 copies, for `spec.attention.causal_attention`."""
+        layers = {"W_Q": self.query, "W_K": self.key, "W_V": self.value}
+        return {name: layer.weight.T.detach().double().cpu().numpy().copy() for name, layer in layers.items()}
+
+
+# attention: The proof, derived
+@derives(CausalAttention)
+def _causal_attention(module: CausalAttention) -> Derivation:
+    weights = pattern("softmax(◺(QKᵀ)/√d_head)", derive(module.query), derive(module.key))
+    return product("CA", weights, derive(module.value))

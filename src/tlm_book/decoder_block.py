@@ -1,0 +1,87 @@
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tlm_book.checks import expects, expects_one_of
+from tlm_book.feed_forward import FeedForward
+from tlm_book.multi_head import MultiHeadAttention
+from tlm_book.normalization import Normalization
+from tlm_book.operators import Derivation, add, compose, derive, derives, residual
+
+NORMS = ("pre", "post", "none")
+VARIANTS = ("sequential", "parallel", "simplified")
+
+
+class DecoderBlock(nn.Module):
+    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca). (W-db-def)
+
+    `norm`: "pre" (the article), "post" (normalize after each sum) or "none". `variant`: "sequential" (the article),
+    "parallel" (both layers read the same input) or "simplified" (W-idea-simplified-block); the last two not with norm "post".
+    `dropout` acts on what each layer adds to the stream, in training mode only.
+
+    Chapter: decoder_block.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        *,
+        d_head: int | None = None,
+        activation: str = "relu",
+        norm: str = "pre",
+        variant: str = "sequential",
+        eps: float = 1e-6,
+        eps_mode: str = "outside",
+        qkv_bias: bool = False,
+        out_bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        expects_one_of("norm", norm, NORMS)
+        expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
+        expects(0 <= dropout < 1, "dropout", dropout, "a probability in [0, 1)")
+        self.norm, self.variant = norm, variant
+        self.norm_attention = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
+        self.attention = MultiHeadAttention(d_model, n_heads, d_head, qkv_bias, out_bias, causal=True, scale=scale)
+        self.norm_feed_forward = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
+        self.feed_forward = FeedForward(d_model, d_ff, activation)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
+        if self.norm == "post":
+            x = self.norm_attention(x + self.dropout(self.attention(x)))
+            return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
+        seen = self.dropout(self.attention(self.norm_attention(x)))
+        if self.variant == "parallel":
+            return x + seen + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
+        thought = self.dropout(self.feed_forward(self.norm_feed_forward(x + seen)))
+        return x + thought if self.variant == "simplified" else x + seen + thought
+
+    def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch h n n"]:
+        """The attention weights of every head when the block reads x."""
+        return self.attention.pattern(x if self.norm == "post" else self.norm_attention(x))
+
+    def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
+        """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for `spec.decoder_block.decoder_block`."""
+        layers = {"CA": self.attention, "FF": self.feed_forward}
+        if self.norm != "none":
+            layers |= {"N_ca": self.norm_attention, "N_ff": self.norm_feed_forward}
+        return {name: layer.spec_weights() for name, layer in layers.items()}
+
+
+@derives(DecoderBlock)
+def _decoder_block(module: DecoderBlock) -> Derivation:
+    N_ca, CA = derive(module.norm_attention), derive(module.attention)
+    N_ff, FF, D = derive(module.norm_feed_forward), derive(module.feed_forward), derive(module.dropout)
+    if module.norm == "post":
+        return compose("DB", residual("Res(CA)", compose("CA", CA, D)), N_ca, residual("Res(FF)", compose("FF", FF, D)), N_ff)
+    seen, thought = compose("CA∘N_ca", N_ca, CA, D), compose("FF∘N_ff", N_ff, FF, D)
+    if module.variant == "parallel":
+        return residual("DB", add("CA∘N_ca + FF∘N_ff", seen, thought))
+    first = residual("Res(CA∘N_ca)", seen)
+    if module.variant == "simplified":
+        return residual("DB", compose("FF∘N_ff∘Res(CA∘N_ca)", first, thought))
+    return compose("DB", first, residual("Res(FF∘N_ff)", thought))

@@ -1,0 +1,46 @@
+"""From tokens to vectors. Generated from book/embedding.ipynb: edit the notebook, then `make export`."""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tlm_book.checks import expects_positive, expects_tokens
+from tlm_book.operators import Derivation, Kind, derives, primitive
+
+__all__ = [
+    "Embedding",
+]
+
+
+# embedding: The layer in torch
+class Embedding(nn.Module):
+    """Em: each token becomes its row of a trainable table, times `scale` (1, or √d where a model wants it). (W-embedding-def, M-embed)
+
+    Integer tokens of shape (*batch, n) become vectors of shape (*batch, n, d_model).
+    TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise IndexError on the CPU; on a GPU
+    the check would wait for the device, so it is left out.
+
+    Chapter: embedding.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, scale: float = 1.0) -> None:
+        super().__init__()
+        expects_positive(vocab_size=vocab_size, d_model=d_model)
+        self.table = nn.Embedding(vocab_size, d_model)
+        self.scale = scale
+
+    def forward(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
+        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
+            expects_tokens("tokens", tokens, self.table.num_embeddings)
+        x = self.table(tokens)
+        return x if self.scale == 1 else x * self.scale
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"E": scale · table} as float64, for `spec.embedding.embed`."""
+        return {"E": self.scale * self.table.weight.detach().double().cpu().numpy()}
+
+
+@derives(Embedding)
+def _embedding(module: Embedding) -> Derivation:
+    return primitive("Em", Kind.ROWWISE, "row look-up")

@@ -1,0 +1,58 @@
+"""The feed-forward layer. Generated from book/feed_forward.ipynb: edit the notebook, then `make export`."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tlm_book.checks import expects_one_of, expects_positive
+from tlm_book.operators import Derivation, Kind, compose, derive, derives, primitive
+
+__all__ = [
+    "ACTIVATIONS",
+    "FeedForward",
+]
+
+
+# feed_forward: The layer in torch
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
+
+
+class FeedForward(nn.Module):
+    """FF(X) = activation(XA + 1k) B + 1l, the same for every row. (W-ff-def)
+
+    x: (*batch, d_model), result of the same shape; `up` holds A and k, `down` holds B and l.
+    ValueError for sizes below 1 or an unknown activation.
+
+    Chapter: feed_forward.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
+        super().__init__()
+        expects_positive(d_model=d_model, d_ff=d_ff)
+        expects_one_of("activation", activation, tuple(ACTIVATIONS))
+        self.up = nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+        self.activation = activation
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        return self.down(ACTIVATIONS[self.activation](self.up(x)))
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"A", "k", "B", "l"} as float64 arrays, for `spec.feed_forward.feed_forward`."""
+        weights = {"A": self.up.weight.T, "k": self.up.bias, "B": self.down.weight.T, "l": self.down.bias}
+        return {name: weight.detach().double().cpu().numpy() for name, weight in weights.items()}
+
+
+# feed_forward: The layer in torch
+@derives(FeedForward)
+def _feed_forward(module: FeedForward) -> Derivation:
+    activation = primitive(module.activation, Kind.ROWWISE, "entry by entry")
+    return compose("FF", derive(module.up), activation, derive(module.down))

@@ -1,0 +1,45 @@
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.operators import Derivation, Kind, derives, primitive
+
+EPS_MODES = ("outside", "inside", "none")
+
+
+class Normalization(nn.Module):
+    """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def, W-norm-layer)
+
+    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε) (torch's LayerNorm), "none" by σ.
+
+    Chapter: normalization.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-6, eps_mode: str = "outside") -> None:
+        super().__init__()
+        expects_positive(d_model=d_model)
+        expects_one_of("eps_mode", eps_mode, EPS_MODES)
+        expects(eps >= 0, "eps", eps, "a number ≥ 0")
+        self.weight = nn.Parameter(torch.ones(d_model))  # a
+        self.bias = nn.Parameter(torch.zeros(d_model))  # b
+        self.eps, self.eps_mode = eps, eps_mode
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        if self.eps_mode == "inside":
+            return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        sigma, mean = torch.std_mean(x, dim=-1, correction=0, keepdim=True)
+        if self.eps_mode == "outside":
+            sigma = sigma + self.eps
+        return torch.addcmul(self.bias, self.weight, (x - mean) / sigma)
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""
+        return {"a": self.weight.detach().double().cpu().numpy(), "b": self.bias.detach().double().cpu().numpy()}
+
+
+@derives(Normalization)
+def _normalization(module: Normalization) -> Derivation:
+    return primitive("N", Kind.ROWWISE, "one map for all rows")

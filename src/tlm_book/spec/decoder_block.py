@@ -1,0 +1,63 @@
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from tlm_book.checks import expects_one_of
+from tlm_book.spec.feed_forward import feed_forward
+from tlm_book.spec.multi_head import multi_head
+from tlm_book.spec.normalization import layer_norm
+
+Layer = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
+NORMS = ("pre", "post", "none")
+VARIANTS = ("sequential", "parallel", "simplified")
+
+
+def res(f: Layer) -> Layer:
+    """Res(f)(X) = X + f(X). (W-res-def)
+
+    Chapter: decoder_block.
+    """
+    return lambda X: X + f(X)
+
+
+def decoder_block(
+    X: Float[np.ndarray, "n d"],
+    w: Mapping[str, Mapping[str, np.ndarray]],
+    activation: str = "relu",
+    norm: str = "pre",
+    variant: str = "sequential",
+    eps: float = 1e-6,
+    eps_mode: str = "outside",
+    scale: float | None = None,
+) -> Float[np.ndarray, "n d"]:
+    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), the article's block. (W-db-def)
+
+    `w` holds the weights of the four layers: w["N_ca"], w["CA"], w["N_ff"], w["FF"].
+    norm="post" puts each N after its sum, "none" leaves both out. variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X));
+    variant="simplified": X + FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm "pre" or "none".
+
+    Chapter: decoder_block.
+    """
+    expects_one_of("norm", norm, NORMS)
+    expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
+
+    def CA(X):
+        return multi_head(X, **w["CA"], causal=True, scale=scale)
+
+    def FF(X):
+        return feed_forward(X, **w["FF"], activation=activation)
+
+    def N_ca(X):
+        return X if norm == "none" else layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)
+
+    def N_ff(X):
+        return X if norm == "none" else layer_norm(X, **w["N_ff"], eps=eps, eps_mode=eps_mode)
+
+    if norm == "post":
+        return N_ff(res(FF)(N_ca(res(CA)(X))))
+    if variant == "parallel":
+        return X + CA(N_ca(X)) + FF(N_ff(X))
+    if variant == "simplified":
+        return X + FF(N_ff(X + CA(N_ca(X))))
+    return res(lambda X: FF(N_ff(X)))(res(lambda X: CA(N_ca(X)))(X))

@@ -1,0 +1,67 @@
+"""The feed-forward layer. Generated from book/feed_forward.ipynb: edit the notebook, then `make export`."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from tlm_book.checks import expects_one_of
+
+__all__ = [
+    "relu",
+    "gelu",
+    "gelu_tanh",
+    "FORMULAS",
+    "feed_forward",
+]
+
+
+# feed_forward: Definition
+def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """max(x, 0), entry by entry. (T-relu)
+
+    >>> relu(np.array([-2.0, 0.0, 3.0]))
+    array([0., 0., 3.])
+
+    Chapter: feed_forward.
+    """
+    return np.maximum(x, 0)
+
+
+def gelu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """x Φ(x), Φ the distribution function of the standard normal law; entry by entry.
+
+    Chapter: feed_forward.
+    """
+    return x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2
+
+
+def gelu_tanh(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """GPT-2's approximation of GELU: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+
+    Chapter: feed_forward.
+    """
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+# feed_forward: Definition
+FORMULAS: dict[str, Callable] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+
+
+def feed_forward(
+    X: Float[np.ndarray, "n d"],
+    A: Float[np.ndarray, "d f"],
+    k: Float[np.ndarray, "f"],
+    B: Float[np.ndarray, "f d"],
+    l: Float[np.ndarray, "d"],
+    activation: str = "relu",
+) -> Float[np.ndarray, "n d"]:
+    """FF(X) = activation(XA + 1k) B + 1l; the article normalizes X first. (W-ff-def)
+
+    ValueError for an activation that is not one of "relu", "gelu", "gelu_tanh".
+
+    Chapter: feed_forward.
+    """
+    expects_one_of("activation", activation, tuple(FORMULAS))
+    return FORMULAS[activation](X @ A + k) @ B + l

@@ -1,0 +1,58 @@
+"""Several heads at once. Generated from book/multi_head.ipynb: edit the notebook, then `make export`."""
+
+import numpy as np
+from jaxtyping import Float
+
+from tlm_book.spec.attention import attention
+
+__all__ = [
+    "heads",
+    "multi_head",
+]
+
+
+# multi_head: Definition
+def heads(
+    X: Float[np.ndarray, "n d"],
+    W_Q: Float[np.ndarray, "h d k"],
+    W_K: Float[np.ndarray, "h d k"],
+    W_V: Float[np.ndarray, "h d v"],
+    b_Q: Float[np.ndarray, "h k"] | None = None,
+    b_K: Float[np.ndarray, "h k"] | None = None,
+    b_V: Float[np.ndarray, "h v"] | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+) -> list[Float[np.ndarray, "n v"]]:
+    """H_i(X) = softmax(◺(Q_i K_iᵀ/√d_head)) V_i with Q_i = XW_Q[i], K_i = XW_K[i], V_i = XW_V[i], plus biases where given.
+
+    The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal` there is no ◺. (W-head-def)
+
+    Chapter: multi_head.
+    """
+    b_Q, b_K, b_V = (np.zeros((len(W), W.shape[2])) if b is None else b for b, W in ((b_Q, W_Q), (b_K, W_K), (b_V, W_V)))
+    return [
+        attention(X @ W_Q[i] + b_Q[i], X @ W_K[i] + b_K[i], X @ W_V[i] + b_V[i], causal, scale)
+        for i in range(len(W_Q))
+    ]
+
+
+# multi_head: Definition
+def multi_head(
+    X: Float[np.ndarray, "n d"],
+    W_Q: Float[np.ndarray, "h d k"],
+    W_K: Float[np.ndarray, "h d k"],
+    W_V: Float[np.ndarray, "h d v"],
+    W_O: Float[np.ndarray, "hv d"],
+    b_O: Float[np.ndarray, "d"],
+    b_Q: Float[np.ndarray, "h k"] | None = None,
+    b_K: Float[np.ndarray, "h k"] | None = None,
+    b_V: Float[np.ndarray, "h v"] | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+) -> Float[np.ndarray, "n d"]:
+    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`. (W-mh-def)
+
+    Chapter: multi_head.
+    """
+    H = np.concatenate(heads(X, W_Q, W_K, W_V, b_Q, b_K, b_V, causal, scale), axis=1)
+    return H @ W_O + b_O

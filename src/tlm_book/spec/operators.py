@@ -1,0 +1,151 @@
+"""Rowwise and autoregressive operators. Generated from book/operators.ipynb: edit the notebook, then `make export`."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from tlm_book.checks import expects
+
+Operator = Callable[[Shaped[np.ndarray, "n ..."]], Shaped[np.ndarray, "n k"]]
+
+__all__ = [
+    "Operator",
+    "agree",
+    "is_rowwise",
+    "is_autoregressive",
+    "is_indexed_rowwise",
+    "causal_mask",
+    "softmax",
+    "masked_softmax",
+    "is_causal_pattern",
+]
+
+
+# operators: Matrices as sequences of rows
+def agree(A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12) -> bool:
+    """Same shape, and |A − B| ≤ tol (1 + |B|) in every entry; −∞ agrees with −∞, and NaN with nothing.
+
+    >>> agree(np.zeros((1, 2)), np.zeros((2, 1)))
+    False
+
+    Chapter: operators.
+    """
+    return A.shape == B.shape and np.allclose(A, B, rtol=tol, atol=tol)
+
+
+# operators: Three notions
+def is_rowwise(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
+    """T(X)[i] = T(X[i:i+1])[0] for every row i of this X. (W-rowwise-def)
+
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+
+    >>> is_rowwise(lambda X: 2 * X, np.ones((3, 2)))
+    True
+
+    Chapter: operators.
+    """
+    expects(len(X) >= 1, "X", "0 rows", "at least one row")
+    Y = T(X)
+    return all(agree(Y[i : i + 1], T(X[i : i + 1]), tol) for i in range(len(X)))
+
+
+# operators: Three notions
+def is_autoregressive(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
+    """T(X[:i]) = T(X)[:i] for every i = 1, …, n of this X. (W-autoregressive-def)
+
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+
+    >>> is_autoregressive(lambda X: np.cumsum(X, axis=0), np.ones((3, 2)))
+    True
+
+    Chapter: operators.
+    """
+    expects(len(X) >= 1, "X", "0 rows", "at least one row")
+    Y = T(X)
+    return all(agree(Y[:i], T(X[:i]), tol) for i in range(1, len(X) + 1))
+
+
+# operators: Three notions
+def is_indexed_rowwise(
+    T: Operator, X: Shaped[np.ndarray, "n ..."], Z: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+) -> bool:
+    """T(X)[i] = t_i(X[i]): row i survives when all other rows are taken from Z, and when later rows are cut off.
+
+    X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes, True does not prove.
+
+    >>> is_indexed_rowwise(lambda X: X + np.arange(len(X))[:, None], np.ones((3, 2)), np.zeros((3, 2)))
+    True
+
+    Chapter: operators.
+    """
+    expects(len(X) >= 1, "X", "0 rows", "at least one row")
+    expects(Z.shape == X.shape, "Z", f"shape {Z.shape}", f"the shape of X, {X.shape}")
+    Y = T(X)
+    for i in range(len(X)):
+        M = Z.copy()
+        M[i] = X[i]
+        if not (agree(T(M)[i], Y[i], tol) and agree(T(M[: i + 1])[i], Y[i], tol)):
+            return False
+    return True
+
+
+# operators: The mask and softmax
+def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    """◺A: entry (i, j) of A where j ≤ i, −∞ where j > i. (W-mask-op-def)
+
+    >>> causal_mask(np.ones((2, 2)))
+    array([[  1., -inf],
+           [  1.,   1.]])
+
+    Chapter: operators.
+    """
+    i, j = np.indices(A.shape)
+    return np.where(j <= i, A, -np.inf)
+
+
+# operators: The mask and softmax
+def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0.
+
+    The row's maximum is subtracted first: the quotient is unchanged and no exponential overflows.
+    A row without a finite entry has no softmax: its result is NaN.
+
+    >>> softmax(np.log([[3.0, 1.0]])).round(2)
+    array([[0.75, 0.25]])
+
+    Chapter: operators.
+    """
+    E = np.exp(A - A.max(axis=1, keepdims=True))
+    return E / E.sum(axis=1, keepdims=True)
+
+
+# operators: The mask and softmax
+def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    """softmax(◺A), row by row: lower triangular, each row sums to 1. (W-masked-softmax-claim)
+
+    >>> masked_softmax(np.array([[5.0, 7.0], [0.0, 0.0]]))
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+
+    Chapter: operators.
+    """
+    return softmax(causal_mask(A))
+
+
+# operators: Causal patterns and the product
+def is_causal_pattern(A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
+    """A(X) is n×n, exactly 0 above the diagonal, and A(X)[:i, :i] = A(X[:i]) for every i. (W-product-claim)
+
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+
+    >>> is_causal_pattern(lambda X: np.tril(np.ones((len(X), len(X)))), np.ones((3, 2)))
+    True
+
+    Chapter: operators.
+    """
+    expects(len(X) >= 1, "X", "0 rows", "at least one row")
+    P, n = A(X), len(X)
+    if P.shape != (n, n) or np.any(np.triu(P, 1)):
+        return False
+    return all(agree(P[:i, :i], A(X[:i]), tol) for i in range(1, n + 1))

@@ -1,0 +1,74 @@
+"""Where a token stands: positional encoding. Generated from book/positional_encoding.ipynb: edit the notebook, then `make export`."""
+
+import numpy as np
+from jaxtyping import Float
+
+from tlm_book.checks import expects, expects_length, expects_positive, expects_shape
+
+__all__ = [
+    "add_positions",
+    "sinusoid",
+    "offset_map",
+]
+
+
+# positional_encoding: The layer: add the first rows of a table
+def add_positions(X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]) -> Float[np.ndarray, "n d"]:
+    """PE(X) = X + P[:n], for 1 ≤ n ≤ M. (W-pe-layer-def)
+
+    ValueError when X has no row, more than M rows, or rows of another width than P.
+
+    >>> add_positions(np.zeros((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 2.]])
+
+    Chapter: positional_encoding.
+    """
+    expects_length("X", len(X), len(P))
+    expects_shape("X", X, ("n", P.shape[1]))
+    return X + P[: len(X)]
+
+
+# positional_encoding: The table of sines and cosines
+def sinusoid(M: int, d: int, start: int = 1, base: float = 10000.0) -> Float[np.ndarray, "M d"]:
+    """PE[p, 2i] = sin(pos / base^{2i/d}), PE[p, 2i+1] = cos(pos / base^{2i/d}) with pos = start + p. (W-pe-formula-def)
+
+    Columns count from 0, so d must be even (W-pe-parity, W-pe-index-range); ValueError otherwise. The article starts at position 1.
+
+    >>> sinusoid(2, 2, start=0).round(3)
+    array([[0.   , 1.   ],
+           [0.841, 0.54 ]])
+
+    Chapter: positional_encoding.
+    """
+    expects_positive(M=M, d=d)
+    expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")
+    P = np.empty((M, d))
+    for p in range(M):
+        for i in range(d // 2):
+            angle = (start + p) / base ** (2 * i / d)
+            P[p, 2 * i] = np.sin(angle)
+            P[p, 2 * i + 1] = np.cos(angle)
+    return P
+
+
+# positional_encoding: Moving by an offset is a rotation
+def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"]:
+    """T_k with PE[p + k] = T_k PE[p] for every position: one rotation block for each pair of columns. (W-pe-offset-first)
+
+    Block i is [[cos ωk, sin ωk], [−sin ωk, cos ωk]] with ω = base^{−2i/d}; it acts on the column vector (sin ωp, cos ωp).
+    k may be negative. For rows: P[p + k] = P[p] @ offset_map(k, d).T. ValueError when d is odd.
+
+    >>> P = sinusoid(9, 4)
+    >>> bool(np.allclose(offset_map(5, 4) @ P[0], P[5]))
+    True
+
+    Chapter: positional_encoding.
+    """
+    expects_positive(d=d)
+    expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")
+    T = np.zeros((d, d))
+    for i in range(d // 2):
+        angle = k / base ** (2 * i / d)
+        c, s = np.cos(angle), np.sin(angle)
+        T[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[c, s], [-s, c]]
+    return T

@@ -1,0 +1,153 @@
+"""From text to tokens. Generated from book/tokenization.ipynb: edit the notebook, then `make export`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tlm_book.checks import expects
+
+__all__ = [
+    "utf8",
+    "text_bytes",
+    "Pair",
+    "count_pairs",
+    "most_frequent",
+    "replace",
+    "learn",
+    "vocabulary",
+    "apply_merges",
+    "encode",
+    "decode",
+]
+
+
+# tokenization: Bytes
+def utf8(c: str) -> bytes:
+    """The one to four bytes of one character, by its code point x = ord(c). (B-utf8-map)
+
+    ValueError for a surrogate (U+D800 to U+DFFF): those code points are no characters.
+
+    >>> utf8("é")
+    b'\\xc3\\xa9'
+
+    Chapter: tokenization.
+    """
+    x = ord(c)
+    expects(not 0xD800 <= x <= 0xDFFF, "c", f"the surrogate U+{x:04X}", "a character")
+    if x < 0x80:
+        return bytes([x])
+    if x < 0x800:
+        return bytes([0b11000000 | x >> 6, 0x80 | x & 0x3F])
+    if x < 0x10000:
+        return bytes([0b11100000 | x >> 12, 0x80 | x >> 6 & 0x3F, 0x80 | x & 0x3F])
+    return bytes([0b11110000 | x >> 18, 0x80 | x >> 12 & 0x3F, 0x80 | x >> 6 & 0x3F, 0x80 | x & 0x3F])
+
+
+def text_bytes(text: str) -> list[int]:
+    """The bytes of a text, each a number from 0 to 255: its first tokens.
+
+    Chapter: tokenization.
+    """
+    return [b for c in text for b in utf8(c)]
+
+
+# tokenization: Learning merges
+Pair = tuple[int, int]
+
+
+def count_pairs(C: list[list[int]]) -> Counter[Pair]:
+    """How often each pair of neighbours occurs in the sequences of C, overlapping occurrences included. (B-bpe-overlap)
+
+    >>> count_pairs([[7, 7, 7]])
+    Counter({(7, 7): 2})
+
+    Chapter: tokenization.
+    """
+    return Counter(pair for s in C for pair in pairwise(s))
+
+
+def most_frequent(counts: Counter[Pair]) -> Pair:
+    """The pair with the largest count; among equals the smallest pair. (B-bpe-ties)
+
+    Chapter: tokenization.
+    """
+    return min(counts, key=lambda pair: (-counts[pair], pair))
+
+
+def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
+    """s with every occurrence of `pair` replaced by the token `new`, from left to right. (B-bpe-overlap)
+
+    >>> replace([7, 7, 7], (7, 7), 256)
+    [256, 7]
+
+    Chapter: tokenization.
+    """
+    done, rest = [], list(s)
+    while rest:
+        if tuple(rest[:2]) == pair:
+            done, rest = [*done, new], rest[2:]
+        else:
+            done, rest = [*done, rest[0]], rest[1:]
+    return done
+
+
+# tokenization: Learning merges
+def learn(pieces: list[str], n_merges: int) -> list[Pair]:
+    """The merges, in order: at most n_merges, fewer when no pair is left that occurs twice. (B-bpe-step, B-bpe-stop)
+
+    Merge number k makes token 256 + k. The pieces are kept apart: no pair reaches from one into the next.
+
+    Chapter: tokenization.
+    """
+    C = [text_bytes(piece) for piece in pieces]
+    merges: list[Pair] = []
+    while len(merges) < n_merges:
+        counts = count_pairs(C)
+        if max(counts.values(), default=0) < 2:
+            break
+        pair = most_frequent(counts)
+        C = [replace(s, pair, 256 + len(merges)) for s in C]
+        merges.append(pair)
+    return merges
+
+
+def vocabulary(merges: list[Pair]) -> list[bytes]:
+    """The byte string of every token: the 256 single bytes, then for each merge (a, b) that of a followed by that of b.
+
+    Chapter: tokenization.
+    """
+    strings = [bytes([b]) for b in range(256)]
+    for a, b in merges:
+        strings.append(strings[a] + strings[b])
+    return strings
+
+
+# tokenization: Encoding
+def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
+    """s after every merge, in the order in which they were learned. (B-tokenize-canonical)
+
+    Chapter: tokenization.
+    """
+    s = list(s)
+    for k, pair in enumerate(merges):
+        s = replace(s, pair, 256 + k)
+    return s
+
+
+def encode(piece: str, merges: list[Pair]) -> list[int]:
+    """The tokens of a piece of text. (B-tokenize-canonical)
+
+    Chapter: tokenization.
+    """
+    return apply_merges(text_bytes(piece), merges)
+
+
+def decode(tokens: list[int], merges: list[Pair]) -> str:
+    """The text whose bytes are those of the tokens, one after the other.
+
+    UnicodeDecodeError (a ValueError) when the bytes are not the UTF-8 form of a text.
+
+    Chapter: tokenization.
+    """
+    strings = vocabulary(merges)
+    return b"".join(strings[token] for token in tokens).decode("utf-8")

@@ -1,0 +1,766 @@
+"""Training. Generated from book/training.ipynb: edit the notebook, then `make export`."""
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.loss import shift, token_log_probs, weighted_loss
+from tlm_book.tokenization import Tokenizer, documents
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = [
+    "TrainConfig",
+    "split_documents",
+    "encode_corpus",
+    "sample_batch",
+    "unigram_log_probs",
+    "bigram_log_probs",
+    "unigram",
+    "bigram",
+    "bits_per_byte",
+    "learning_rate",
+    "parameter_groups",
+    "update",
+    "evaluate",
+    "choose_device",
+    "Result",
+    "train",
+    "Size",
+    "fit_size",
+    "model_for",
+    "recipe",
+    "free_folder",
+    "save",
+    "stored_weights",
+    "fitting",
+    "load",
+    "read_config",
+    "read_weights",
+    "LEAST_BYTES",
+    "read_text",
+    "MARKS",
+    "split_text",
+    "cut",
+    "Report",
+    "TOKENIZER_TEXT",
+    "learn_tokenizer",
+    "train_and_save",
+    "train_from_file",
+    "plan",
+    "train_book",
+    "shipped",
+]
+
+
+# training: The settings
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every choice that training makes, beside the model's own `Config`.
+
+    steps, batch_size     updates, and windows of text in each
+    lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
+    weight_decay, betas   of AdamW
+    clip                  longest gradient; longer ones are shortened to this
+    seed                  of the split, the initial weights, the batches and dropout
+    eval_every            steps between two measurements on the held-out text
+    validation            fraction of the documents that is held out
+    dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
+
+    Errors: ValueError or TypeError that names the field.
+
+    Chapter: training.
+    """
+
+    steps: int = 500
+    batch_size: int = 16
+    lr: float = 2e-3
+    min_lr: float = 0.1
+    warmup: int = 50
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float = 1.0
+    seed: int = 0
+    eval_every: int = 100
+    validation: float = 0.1
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        expects_positive(steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every)
+        expects(self.lr > 0, "lr", self.lr, "a number > 0")
+        expects(0 <= self.min_lr <= 1, "min_lr", self.min_lr, "a fraction of lr, from 0 to 1")
+        expects(0 <= self.warmup <= self.steps, "warmup", self.warmup, f"from 0 to steps = {self.steps}")
+        expects(self.weight_decay >= 0, "weight_decay", self.weight_decay, "a number ≥ 0")
+        expects(len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "betas", self.betas, "two numbers in [0, 1)")
+        expects(self.clip > 0, "clip", self.clip, "a number > 0")
+        expects(self.seed >= 0, "seed", self.seed, "a whole number ≥ 0")
+        expects(0 < self.validation < 1, "validation", self.validation, "a fraction between 0 and 1")
+        expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
+
+
+# training: Text, held out and cut
+def split_documents(texts: Sequence[str], fraction: float, seed: int) -> tuple[list[str], list[str]]:
+    """(training, held-out) documents: whole documents, chosen at random, about `fraction` of them held out, in their old order.
+
+    At least one on either side. ValueError for fewer than two documents.
+
+    Chapter: training.
+    """
+    expects(len(texts) >= 2, "texts", f"{len(texts)} documents", "at least 2, one to train on and one to hold out")
+    expects(0 < fraction < 1, "fraction", fraction, "a number between 0 and 1")
+    count = min(max(1, round(fraction * len(texts))), len(texts) - 1)
+    held_out = set(np.random.default_rng(seed).permutation(len(texts))[:count].tolist())
+    return [t for i, t in enumerate(texts) if i not in held_out], [t for i, t in enumerate(texts) if i in held_out]
+
+
+# training: Text, held out and cut
+def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
+    """All documents as one sequence of tokens, each followed by the separator `tokenizer.start`.
+
+    Chapter: training.
+    """
+    tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.start]]
+    return torch.tensor(tokens, dtype=torch.long)
+
+
+# training: Text, held out and cut
+def sample_batch(tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int) -> Int[Tensor, "batch n"]:
+    """Windows of n consecutive tokens whose first positions are drawn uniformly; the same for the same seed and step.
+
+    ValueError when there are fewer than n tokens.
+
+    Chapter: training.
+    """
+    expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
+    first = np.random.default_rng((seed, step)).integers(0, len(tokens) - n + 1, size=batch_size)
+    positions = torch.from_numpy(first)[:, None] + torch.arange(n)
+    return tokens[positions.to(tokens.device)]
+
+
+# training: What to beat
+def unigram_log_probs(train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int) -> Float[np.ndarray, "K"]:
+    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it.
+
+    Chapter: training.
+    """
+    counts = np.bincount(train, minlength=vocab_size) + 1
+    return np.log(counts / counts.sum())[tokens]
+
+
+# training: What to beat
+def bigram_log_probs(
+    train: Int[np.ndarray, "N"], previous: Int[np.ndarray, "K"], tokens: Int[np.ndarray, "K"], vocab_size: int, discount: float
+) -> Float[np.ndarray, "K"]:
+    """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting.
+
+    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never occurs; see
+    `spec.training.bigram_table`, which computes the whole table. Here only the pairs that occur are stored.
+
+    Chapter: training.
+    """
+    V, D = vocab_size, discount
+    pairs, c = np.unique(train[:-1] * V + train[1:], return_counts=True)
+    first, second = np.divmod(pairs, V)
+    c_a = np.bincount(train[:-1], minlength=V)
+    r = np.bincount(first, minlength=V)
+    q = (np.bincount(second, minlength=V) + 1) / (len(pairs) + V)
+    wanted = previous * V + tokens
+    place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+    c_ab = np.where(pairs[place] == wanted, c[place], 0)
+    seen = c_a[previous] > 0
+    total = np.where(seen, c_a[previous], 1)
+    p = (np.maximum(c_ab - D, 0) + D * r[previous] * q[tokens]) / total
+    return np.log(np.where(seen, p, q[tokens]))
+
+
+# training: What to beat
+def unigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int) -> float:
+    """Loss of the unigram model on the held-out tokens, in nats per token.
+
+    Chapter: training.
+    """
+    return float(-unigram_log_probs(train.cpu().numpy(), held_out.cpu().numpy(), vocab_size).mean())
+
+
+def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
+    """Loss of the bigram model on the held-out tokens, in nats per token, with the best of nine discounts.
+
+    The discount is chosen on the last tenth of the training tokens with counts from the rest, then everything is
+    counted anew: the held-out text has no part in the choice. Before the first held-out token stands `start`.
+
+    Chapter: training.
+    """
+    expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
+    known, x = train.cpu().numpy(), held_out.cpu().numpy()
+    cut = len(known) * 9 // 10
+
+    def loss(counted: np.ndarray, before: int, text: np.ndarray, discount: float) -> float:
+        previous = np.concatenate(([before], text[:-1]))
+        return float(-bigram_log_probs(counted, previous, text, vocab_size, discount).mean())
+
+    discounts = [k / 10 for k in range(1, 10)]
+    best = min(discounts, key=lambda D: loss(known[:cut], known[cut - 1], known[cut:], D))
+    return loss(known, start, x, best)
+
+
+def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
+    """A loss in nats per token as bits per byte of text: comparable between tokenizers.
+
+    >>> bits_per_byte(math.log(2), 3, 3)
+    1.0
+
+    Chapter: training.
+    """
+    expects(n_bytes > 0, "n_bytes", n_bytes, "at least 1")
+    return loss * n_tokens / (n_bytes * math.log(2))
+
+
+# training: One step
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to min_lr · lr at the last step.
+
+    >>> config = TrainConfig(steps=11, warmup=2, lr=1.0, min_lr=0.0)
+    >>> [round(learning_rate(s, config), 4) for s in (0, 1, 6, 10)]
+    [0.5, 1.0, 0.5, 0.0]
+
+    Chapter: training.
+    """
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    first = max(config.warmup - 1, 0)  # the step at which the rate is highest
+    done = (step - first) / max(config.steps - 1 - first, 1)
+    low = config.min_lr * config.lr
+    return low + (config.lr - low) * (1 + math.cos(math.pi * done)) / 2
+
+
+# training: One step
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Two groups for the optimizer: matrices, which decay, and vectors (biases, gains), which do not.
+
+    Chapter: training.
+    """
+    parameters = list(model.parameters())  # a tied matrix comes once
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+
+
+# training: One step
+def update(
+    model: TransformerLM, optimizer: torch.optim.Optimizer, batch: Int[Tensor, "batch n"], start: int, config: TrainConfig
+) -> float:
+    """One step: loss of the batch, its gradient, clipped, and the optimizer's move. Returns the loss before the move.
+
+    Chapter: training.
+    """
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"):
+        loss = weighted_loss(model(shift(batch, start)), batch)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    optimizer.step()
+    return loss.item()
+
+
+# training: The whole run
+@torch.no_grad()
+def evaluate(model: nn.Module, tokens: Int[Tensor, "N"], n: int, start: int, batch_size: int = 32) -> float:
+    """The mean of −y over all tokens, in nats, when the text is cut into windows of n tokens one after another.
+
+    In each window the model reads (start, x_0, …, x_{n−2}) and is judged on (x_0, …, x_{n−1}). The last window may be
+    shorter. The model is in evaluation mode meanwhile and afterwards in the mode in which it came.
+
+    Chapter: training.
+    """
+    expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
+    was_training = model.training
+    model.eval()
+    whole = len(tokens) // n * n
+    batches = list(tokens[:whole].view(-1, n).split(batch_size)) if whole else []
+    if whole < len(tokens):
+        batches.append(tokens[None, whole:])
+    total = sum(-token_log_probs(model(shift(x, start)), x).double().sum().item() for x in batches)
+    model.train(was_training)
+    return total / len(tokens)
+
+
+# training: The whole run
+def choose_device(device: str) -> torch.device:
+    """The device of that name; "auto" is a GPU when there is one, else the CPU. ValueError for one that is not there.
+
+    Chapter: training.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError):  # torch raises either, by build
+        chosen = None
+    expects(chosen is not None, "device", repr(device), 'a device of this machine, such as "auto", "cpu" or "cuda"')
+    return chosen
+
+
+# training: The whole run
+@dataclass(frozen=True)
+class Result:
+    """What `train` returns: the model with its best weights, in evaluation mode, and the log, one dict for each step.
+
+    Chapter: training.
+    """
+
+    model: TransformerLM
+    log: list[dict[str, float]]
+
+    @property
+    def held_out(self) -> dict[int, float]:
+        """{updates done: loss on the held-out text}."""
+        return {entry["step"]: entry["held_out"] for entry in self.log if "held_out" in entry}
+
+    @property
+    def best(self) -> tuple[int, float]:
+        """(updates done, loss on the held-out text) of the weights that were kept."""
+        return min(self.held_out.items(), key=lambda item: item[1])
+
+
+# training: The whole run
+def train(
+    config: TrainConfig,
+    model_config: Config,
+    train_tokens: Int[Tensor, "N"],
+    validation_tokens: Int[Tensor, "K"],
+    *,
+    start: int = 0,
+    device: str = "auto",
+    progress: bool = True,
+) -> Result:
+    """A new model, trained on windows of max_len tokens, with the weights that were best on the held-out tokens.
+
+    `start` is the start marker that every window begins with. The same arguments give the same weights on the same CPU.
+    No global state is changed: torch's random generators are as before. ValueError when a text is shorter than
+    one window (train) or empty (validation), or when the loss is no longer finite.
+
+    Chapter: training.
+    """
+    place, n = choose_device(device), model_config.max_len
+    train_tokens, validation_tokens = train_tokens.to(place), validation_tokens.to(place)
+    log: list[dict[str, float]] = []
+    best, lowest = {}, math.inf
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(config.seed)  # the initial weights, then dropout
+        model = TransformerLM(model_config).to(place).train()
+        optimizer = torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.lr, betas=config.betas)
+        bar = tqdm(range(config.steps), disable=not progress, unit="step")
+        for step in bar:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, config)
+            batch = sample_batch(train_tokens, n, config.batch_size, config.seed, step)
+            loss = update(model, optimizer, batch, start, config)
+            expects(math.isfinite(loss), "loss", f"{loss} at step {step}", "a finite number; try a smaller lr")
+            log.append({"step": step + 1, "lr": learning_rate(step, config), "loss": loss})
+            if (step + 1) % config.eval_every == 0 or step + 1 == config.steps:
+                held_out = log[-1]["held_out"] = evaluate(model, validation_tokens, n, start)
+                bar.set_postfix(loss=f"{loss:.3f}", held_out=f"{held_out:.3f}")
+                if held_out < lowest:
+                    lowest, best = held_out, {name: w.detach().clone() for name, w in model.state_dict().items()}
+    expects(bool(best), "loss on the held-out text", "no finite number", "a finite number; try a smaller lr")
+    model.load_state_dict(best)
+    return Result(model.eval(), log)
+
+
+# training: The book's model
+@dataclass(frozen=True)
+class Size:
+    """Sizes that suit an amount of text.
+
+    Chapter: training.
+    """
+
+    vocab_size: int
+    d_model: int
+    layers: int
+    heads: int
+    context: int
+    steps: int
+
+
+def fit_size(n_bytes: int) -> Size:
+    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled.
+
+    Chapter: training.
+    """
+    if n_bytes < 50_000:
+        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, steps=300)
+    if n_bytes < 1_000_000:
+        return Size(vocab_size=1024, d_model=128, layers=4, heads=4, context=128, steps=600)
+    if n_bytes < 20_000_000:
+        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, steps=3000)
+    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, steps=10000)
+
+
+# training: The book's model
+def model_for(size: Size, vocab_size: int) -> Config:
+    """The model that this chapter trains, in a given size.
+
+    Chapter: training.
+    """
+    return Config(
+        vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads,
+        max_len=size.context, pe="learned", eps=1e-5, eps_mode="inside", dropout=0.1,
+    )
+
+
+def recipe(size: Size, **changes: object) -> TrainConfig:
+    """How this chapter trains a model of that size; `changes` overrule single fields.
+
+    Chapter: training.
+    """
+    steps = int(changes.get("steps", size.steps))
+    return TrainConfig(**{"steps": steps, "warmup": min(50, steps // 10), "eval_every": max(1, steps // 12)} | changes)
+
+
+# training: Files that last
+def free_folder(folder: str | os.PathLike[str]) -> Path:
+    """The path, when nothing is there yet; FileExistsError otherwise.
+
+    Chapter: training.
+    """
+    path = Path(folder)
+    expects(not path.exists(), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
+    return path
+
+
+def save(
+    folder: str | os.PathLike[str],
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    *,
+    config: TrainConfig | None = None,
+    log: Sequence[Mapping[str, float]] = (),
+) -> Path:
+    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder.
+
+    They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
+    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together.
+
+    Chapter: training.
+    """
+    path = free_folder(folder)
+    V = model.config.vocab_size
+    expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
+        (part / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        save_file(stored_weights(model), part / "model.safetensors")
+        tokenizer.save(part / "tokenizer.json")
+        if log:
+            lines = "".join(json.dumps(dict(entry)) + "\n" for entry in log)
+            (part / "log.jsonl").write_text(lines, encoding="utf-8")
+        part.rename(free_folder(path))
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return path
+
+
+def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
+    """The weights as a file holds them: on the CPU, a tied matrix once.
+
+    Chapter: training.
+    """
+    weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
+    if model.config.tied:
+        del weights["unembedding.weight"]  # it is the embedding table
+    return weights
+
+
+# training: Files that last
+def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
+    """`settings(**fields)`, for fields read from a file; ValueError that names the file and the field that does not fit.
+
+    Chapter: training.
+    """
+    names = [field.name for field in dataclasses.fields(settings)]
+    unknown = [name for name in fields if name not in names]
+    expects(not unknown, f"{file}", f"the unknown field {unknown[:1]}", f"the fields of {settings.__name__}: {', '.join(names)}")
+    try:
+        return settings(**fields)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+# training: Files that last
+def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode.
+
+    FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds
+    weights of other names or shapes or weights that are not finite. No code is run from any file.
+
+    Chapter: training.
+    """
+    path, place = Path(folder), choose_device(device)
+    expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", "a folder that `save` wrote", FileNotFoundError)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", "a folder that `save` wrote", FileNotFoundError)
+    tokenizer = Tokenizer.load(path / "tokenizer.json")
+    config = read_config(path / "config.json")
+    V = config.vocab_size
+    expects(len(tokenizer) == V, "tokenizer.json", f"{len(tokenizer)} tokens", f"vocab_size = {V} of config.json")
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # a new model draws weights
+        model = TransformerLM(config)
+    read_weights(model, path / "model.safetensors")
+    return model.to(place).eval(), tokenizer
+
+
+def read_config(file: Path) -> Config:
+    """The model's settings in a config.json; ValueError when it is no such file.
+
+    Chapter: training.
+    """
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: got no JSON ({error}), want what `save` wrote") from error
+    right = isinstance(fields, dict) and isinstance(fields.get("model"), dict)
+    expects(right, f"{file}", "no table \"model\"", "what `save` wrote")
+    return fitting(Config, fields["model"], file)
+
+
+def read_weights(model: TransformerLM, file: Path) -> None:
+    """Put the weights of a safetensors file into the model; ValueError when they do not fit or are not finite.
+
+    Chapter: training.
+    """
+    try:
+        weights = load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
+    wanted = stored_weights(model)
+    expects(weights.keys() == wanted.keys(), f"{file}", f"other weights: {sorted(weights.keys() ^ wanted.keys())[:3]}",
+            "the weights that config.json describes")
+    for name, w in weights.items():
+        expects(w.shape == wanted[name].shape, f"{file}", f"{name} of shape {tuple(w.shape)}", f"{tuple(wanted[name].shape)}")
+        expects(bool(w.isfinite().all()), f"{file}", f"{name} with numbers that are not finite", "finite weights")
+    if model.config.tied:
+        weights["unembedding.weight"] = weights["embedding.table.weight"]
+    model.load_state_dict(weights)
+
+
+# training: From a text file to a model
+LEAST_BYTES = 4096  # of text; less gives no model worth the name
+
+
+def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
+    """The text of a UTF-8 file, its line ends made "\\n", without a byte order mark.
+
+    FileNotFoundError for no file; ValueError for a folder, for bytes that are no UTF-8 (with the place of the first),
+    and for fewer than `at_least` bytes.
+
+    Chapter: training.
+    """
+    path = Path(path)
+    expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
+    expects(not path.is_dir(), "path", f"the folder {str(path)!r}", "a text file")
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"the byte 0x{data[error.start]:02x} at position {error.start} of {str(path)!r}, which is not UTF-8"
+        raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
+    expects(len(data) >= at_least, "path", f"{len(data)} bytes in {str(path)!r}", f"at least {at_least} bytes of text")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+# training: From a text file to a model
+MARKS = re.compile(r"<\|endoftext\|>|\f")
+
+
+def split_text(text: str, size: int = 4000) -> list[str]:
+    """One text as documents.
+
+    Where the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
+    (separated by blank lines) are put together until a document has `size` characters, or a twentieth of the text
+    if that is less; a paragraph longer than this is cut, at a white space where there is one.
+
+    >>> split_text("one\\ftwo")
+    ['one', 'two']
+
+    Chapter: training.
+    """
+    marked = [part.strip() for part in MARKS.split(text) if part.strip()]
+    if len(marked) >= 2:
+        return marked
+    size = max(1, min(size, len(text) // 20))
+    grouped, group = [], ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        for piece in cut(paragraph.strip("\n"), size):
+            group = f"{group}\n\n{piece}" if group else piece
+            if len(group) >= size:
+                grouped, group = [*grouped, group], ""
+    return grouped + ([group] if group.strip() else [])
+
+
+def cut(paragraph: str, size: int) -> list[str]:
+    """Pieces of at most `size` characters, cut at the last white space before that where there is one.
+
+    >>> cut("to be or not", 6)
+    ['to be', 'or not']
+
+    Chapter: training.
+    """
+    pieces = []
+    while len(paragraph) > size:
+        space = max(paragraph.rfind(sign, 1, size + 1) for sign in " \n\t")
+        end = space if space > 0 else size
+        pieces.append(paragraph[:end])
+        paragraph = paragraph[end:].lstrip()
+    return [*pieces, paragraph] if paragraph else pieces
+
+
+# training: From a text file to a model
+@dataclass(frozen=True)
+class Report:
+    """What came out of a training run; `str(report)` is the summary that the command prints.
+
+    Chapter: training.
+    """
+
+    folder: Path
+    documents: int
+    train_tokens: int
+    held_out_tokens: int
+    held_out_bytes: int
+    parameters: int
+    steps: int
+    best_step: int
+    loss: float
+    bigram: float
+    unigram: float
+
+    def bits_per_byte(self, loss: float) -> float:
+        """A loss on this run's held-out text in bits per byte."""
+        return bits_per_byte(loss, self.held_out_tokens, self.held_out_bytes)
+
+    def __str__(self) -> str:
+        rows = {f"this model, {self.parameters:,} weights": self.loss, "bigram": self.bigram, "unigram": self.unigram}
+        lines = [
+            f"text: {self.documents} documents; {self.train_tokens:,} tokens to train on, {self.held_out_tokens:,} held out",
+            f"weights: after {self.best_step} of {self.steps} steps, where the loss on the held-out text was lowest",
+            f"{'loss on the held-out text':40}  nats per token  bits per byte",
+            *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}" for name, loss in rows.items()),
+            f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl",
+        ]
+        if self.loss >= self.bigram:
+            lines.insert(-1, "note: the bigram model is as good or better; more text or more steps may help")
+        return "\n".join(lines)
+
+
+# training: From a text file to a model
+TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is learned
+
+
+def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:
+    """A tokenizer learned from the texts, or from a random choice of them where they are long.
+
+    Chapter: training.
+    """
+    chosen, length = [], 0
+    for i in np.random.default_rng(seed).permutation(len(texts)):
+        if length < TOKENIZER_TEXT:
+            chosen.append(texts[i])
+            length += len(texts[i])
+    return Tokenizer.train(chosen, vocab_size)
+
+
+def train_and_save(
+    texts: Sequence[str], out: str | os.PathLike[str], size: Size, config: TrainConfig, *, device: str = "auto", progress: bool = True
+) -> Report:
+    """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
+
+    Errors as in `train` and `save`; the folder `out` must not exist.
+
+    Chapter: training.
+    """
+    free_folder(out)
+    choose_device(device)
+    model_for(size, size.vocab_size)  # wrong sizes are found before the work begins
+    train_texts, held_out_texts = split_documents(texts, config.validation, config.seed)
+    tokenizer = learn_tokenizer(train_texts, size.vocab_size, config.seed)
+    reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
+    known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
+    V, start = len(tokenizer), tokenizer.start
+    result = train(config, model_for(size, V), known, held_out, start=start, device=device, progress=progress)
+    folder = save(out, result.model, tokenizer, config=config, log=result.log)
+    step, loss = result.best
+    return Report(
+        folder, len(texts), len(known), len(held_out), sum(len(t.encode()) for t in held_out_texts),
+        sum(p.numel() for p in result.model.parameters()), config.steps, step, loss,
+        bigram(known, held_out, V, start), unigram(known, held_out, V),
+    )
+
+
+# training: From a text file to a model
+def train_from_file(
+    data: str | os.PathLike[str], out: str | os.PathLike[str], *, device: str = "auto", progress: bool = True, **choices: object
+) -> Report:
+    """Train a model on a text file and save it in the new folder `out`.
+
+    `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context, steps) and `recipe` (any field of
+    `TrainConfig`). Errors: those of `read_text`, `train` and `save`; ValueError for an unknown choice.
+
+    Chapter: training.
+    """
+    free_folder(out)
+    text = read_text(data)
+    return train_and_save(split_text(text), out, *plan(len(text.encode()), **choices), device=device, progress=progress)
+
+
+def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
+    """The size and the recipe for that much text, with single choices overruled.
+
+    Chapter: training.
+    """
+    of_size = {field.name for field in dataclasses.fields(Size)}
+    of_recipe = {field.name for field in dataclasses.fields(TrainConfig)}
+    unknown = sorted(choices.keys() - of_size - of_recipe)
+    expects(not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}")
+    size = dataclasses.replace(fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size})
+    expects_positive(**dataclasses.asdict(size))
+    return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})
+
+
+# training: From a text file to a model
+def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True) -> Report:
+    """Make the model that the package ships: the book's corpus, the chapter's settings, seed 0.
+
+    Chapter: training.
+    """
+    texts = documents()
+    return train_and_save(texts, out, *plan(sum(len(t.encode()) for t in texts)), device=device, progress=progress)
+
+
+def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer): the small English model that comes with the package, made by `train_book`.
+
+    Chapter: training.
+    """
+    with resources.as_file(resources.files("tlm_book") / "data" / "model") as folder:
+        return load(folder, device)

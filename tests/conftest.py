@@ -1,0 +1,8 @@
+"""Tests run with the runtime checker on: every signature of the package is enforced by jaxtyping and beartype."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TLM_BOOK_TYPECHECK", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_tools"))

@@ -1,0 +1,80 @@
+"""The project as a whole: what it says of itself, what it ships, and that it installs from a wheel."""
+
+import importlib.resources
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import chapters as book
+import pytest
+
+FOREIGN = re.compile(r"\b(issue #?\d+|agentic|sub-?agent|AI assistant|helper-\d|statements\.yml verdict)\b", re.I)
+
+
+def test_corpus_ships_and_is_large_enough():
+    folder = importlib.resources.files("tlm_book") / "data" / "corpus"
+    texts = [file.read_text(encoding="utf-8") for file in folder.iterdir()]
+    assert sum(len(text.encode()) for text in texts) >= 60_000
+    sentences = [s for text in texts for s in re.split(r"(?<=[.!?])\s+", text) if len(s) > 40]
+    assert len(set(sentences)) == len(sentences), "a sentence stands twice in the corpus"
+
+
+def test_requirements_are_exact_pins():
+    lines = (book.ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#") and line != "-e ."]
+    assert all(re.fullmatch(r"[\w.\-]+==[\w.]+", line) for line in wanted)
+    assert "torch==2.13.0" in wanted
+
+
+def test_package_bounds_are_lower_bounds_only():
+    """A pin in the package would break readers whose machine brings its own torch or numpy."""
+    project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert all(re.fullmatch(r"[\w\-]+>=[\d.]+", bound) for bound in project["dependencies"])
+
+
+def test_one_address():
+    """The repository's address stands in _config.yml; whatever repeats it must equal it."""
+    files = [*book.BOOK.glob("*.ipynb"), book.ROOT / "pyproject.toml", book.ROOT / "README.md"]
+    for file in files:
+        for address in re.findall(r"https://github\.com/[\w\-]+/tlm_book", file.read_text(encoding="utf-8")):
+            assert address == book.repository_url(), file.name
+
+
+def test_the_project_speaks_of_itself_alone():
+    tracked = subprocess.run(["git", "ls-files"], cwd=book.ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    for name in tracked.stdout.split("\n"):
+        path = book.ROOT / name
+        if path.suffix in (".py", ".md", ".yml", ".toml", ".ipynb", ".js", ".css", "") and path.is_file() and name != "tests/test_project.py":
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            assert not FOREIGN.search(text), f"{name}: {FOREIGN.search(text)[0]}"
+            assert not re.search(r"(?<![\w.])/(?:root|work)/\w", text), f"{name}: a machine's path"
+
+
+@pytest.fixture(scope="module")
+def wheel_site(tmp_path_factory):
+    """The package installed from a wheel into an empty folder, without the repository in sight."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("src", "pyproject.toml", "README.md"):
+        source, copy = book.ROOT / name, folder / "source" / name
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.egg-info")) if source.is_dir() else shutil.copy(source, copy)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(folder), str(folder / "source")], check=True)
+    (wheel,) = folder.glob("tlm_book-*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(folder / "site"), str(wheel)], check=True)
+    return folder / "site"
+
+
+def test_the_wheel_is_whole(wheel_site):
+    code = (
+        "import pathlib, tlm_book, tlm_book.tokenization as t, tlm_book.training as tr, tlm_book.viewer\n"
+        f"assert pathlib.Path(tlm_book.__file__).is_relative_to({str(wheel_site)!r})\n"
+        "assert sum(map(len, t.documents())) > 60_000\n"
+        "model, tokenizer = tr.shipped()\n"
+        "assert len(tokenizer) == model.config.vocab_size"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})

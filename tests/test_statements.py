@@ -1,0 +1,92 @@
+"""Every statement stands once, is checked by a cell that ran and asserts, and the main source is covered whole."""
+
+import csv
+import re
+from collections import Counter
+
+import chapters as book
+import pytest
+import yaml
+
+ANCHOR = re.compile(r'<a id="([A-Z]-[\w.\-]+)"></a>')
+STATEMENT = re.compile(
+    r"^> \*\*(Definition|Lemma|Claim|Theorem|Proposition|Corollary|Example|Remark|Convention|Algorithm|Counterexample|Question)\*\*"
+)
+ASSERTS = re.compile(r"\bassert\b|\braises\b")
+CATALOGUE = {row["id"]: row for row in csv.DictReader((book.BOOK / "data" / "statements.csv").open(encoding="utf-8"))}
+
+
+def stated() -> Counter:
+    return Counter(
+        id_ for name in book.table_of_contents() for cell in book.read(name).cells if cell.cell_type == "markdown"
+        for id_ in ANCHOR.findall(cell.source)
+    )
+
+
+def checks() -> dict[str, list]:
+    """{id: its check cells}."""
+    found: dict[str, list] = {}
+    for name in book.table_of_contents():
+        for cell in book.read(name).cells:
+            if cell.cell_type == "code":
+                for id_ in re.split(r"[\s,]+", book.directives(cell.source).get("checks", "")):
+                    if id_:
+                        found.setdefault(id_, []).append(cell)
+    return found
+
+
+def test_each_statement_stands_once():
+    assert {id_: count for id_, count in stated().items() if count > 1} == {}
+
+
+def test_ids_are_of_the_sources_or_our_own():
+    unknown = {id_ for id_ in [*stated(), *checks()] if id_ not in CATALOGUE and not id_.startswith("T-")}
+    assert unknown == set(), "ids of our own begin with T-; others must be in book/data/statements.csv"
+
+
+def test_every_check_belongs_to_a_statement():
+    assert set(checks()) - set(stated()) == set()
+
+
+def test_every_statement_is_checked():
+    owed = {id_ for id_ in stated() if CATALOGUE.get(id_, {}).get("verdict") != "opinion"}
+    assert owed - set(checks()) == set()
+
+
+def test_the_main_source_is_covered():
+    wanted = {id_ for id_ in CATALOGUE if id_.startswith("W-")}
+    missing = sorted(wanted - set(stated()))
+    unchecked = sorted(id_ for id_ in wanted - set(checks()) if CATALOGUE[id_]["verdict"] != "opinion")
+    print(f"main source: {len(wanted) - len(missing)} of {len(wanted)} stated, {len(wanted) - len(unchecked)} checked")
+    assert (missing, unchecked) == ([], [])
+
+
+@pytest.mark.parametrize("name", book.table_of_contents())
+def test_anchors_introduce_a_statement(name):
+    """After a line of anchors and a blank line comes the block quote that it names."""
+    for cell in book.read(name).cells:
+        lines = cell.source.splitlines() if cell.cell_type == "markdown" else []
+        for count, line in enumerate(lines):
+            if ANCHOR.search(line):
+                assert ANCHOR.sub("", line).strip() == "", f"{name}: an anchor shares its line with text: {line}"
+                assert lines[count + 1 : count + 2] == [""] and STATEMENT.match("".join(lines[count + 2 : count + 3])), (
+                    f"{name}: after {line} a blank line and '> **Definition** …' are wanted"
+                )
+
+
+@pytest.mark.parametrize("name", book.table_of_contents())
+def test_check_cells_ran_and_assert(name):
+    for cell in book.read(name).cells:
+        if cell.cell_type == "code" and "checks" in book.directives(cell.source):
+            assert cell.execution_count, f"{name}: a check cell was not executed"
+            assert ASSERTS.search(cell.source), f"{name}: a check cell asserts nothing:\n{cell.source}"
+
+
+def test_catalogue_copy_is_current():
+    """Where the full catalogue stands beside the checkout, ids, kinds, verdicts and chapters must equal the copy."""
+    full = book.ROOT.parent / "shared" / "statements.yml"
+    if not full.exists():
+        pytest.skip("the full catalogue of statements is not beside this checkout")
+    entries = yaml.safe_load(full.read_text(encoding="utf-8"))
+    want = [(e["id"], e["kind"], str(e["verdict"]).lower(), e["chapter"].replace("-", "_")) for e in entries]
+    assert [tuple(row.values()) for row in CATALOGUE.values()] == want

@@ -1,0 +1,204 @@
+"""The viewer's Python side: what the page is given, what is refused, and the style of the drawn pictures."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tlm_book.viewer import attention, style, use_style
+from tlm_book.viewer.attention import MODULE, View
+
+HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", "", " a\n\t",
+           "&amp;", "$x$", "\ud800", "x" * 5000, "👩\u200d👧"]  # fmt: skip
+
+
+def softmax(shape: tuple[int, ...], seed: int = 0, causal: bool = True) -> np.ndarray:
+    scores = 2 * np.random.default_rng(seed).normal(size=shape)
+    if causal:
+        scores = np.where(np.tril(np.ones(shape[-2:])) > 0, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def unpacked(view: View) -> np.ndarray:
+    picture = view.picture
+    return np.frombuffer(base64.b64decode(picture["weights"]), np.uint8).reshape(picture["shape"]) / 255
+
+
+def words(n: int) -> list[str]:
+    return [f"w{i}" for i in range(n)]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 5), (3, 5, 5), (5, 5), (1, 1)])
+def test_any_rank_is_four_axes(shape):
+    A = softmax(shape)
+    view = attention(words(shape[-1]), A)
+    assert view.picture["shape"] == [1] * (4 - len(shape)) + list(shape)
+    assert np.array_equal(unpacked(view), unpacked(attention(words(shape[-1]), A.tolist())))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_torch_weights_of_any_float(dtype):
+    A = torch.tensor(softmax((2, 2, 4, 4)), dtype=getattr(torch, dtype), requires_grad=True)
+    assert np.abs(unpacked(attention(words(4), A)) - A.detach().double().numpy()).max() <= 1 / 510 + 1e-12
+
+
+def test_packing_error_is_half_a_step():
+    A = np.random.default_rng(0).random((1, 1, 200, 200))
+    error = np.abs(unpacked(attention(words(200), A)) - A)
+    assert 0.9 / 510 < error.max() <= 1 / 510 + 1e-12
+
+
+def test_causal_needs_exact_zeros_above_the_diagonal_of_every_head():
+    A = softmax((2, 2, 5, 5))
+    assert attention(words(5), A).picture["causal"]
+    A[1, 0, 2, 3] = 1e-9
+    assert not attention(words(5), A).picture["causal"]
+    assert not attention(words(1), [[1.0]]).picture["causal"]
+    assert not attention(words(2), np.eye(2), columns=words(2)).picture["causal"]
+
+
+def test_cross_attention_has_its_own_columns():
+    view = attention(words(3), softmax((2, 3, 7), causal=False), columns=[f"c{j}" for j in range(7)])
+    assert view.picture["shape"] == [1, 2, 3, 7] and view.picture["columns"][6] == "c6"
+
+
+def test_page_is_self_contained():
+    html = attention(words(4), softmax((4, 4)), title="T")._repr_mimebundle_()[0]["text/html"]
+    assert MODULE in html and "</script" not in MODULE and "`</" not in MODULE
+    assert not re.search(r"https?:|//cdn|@import|\bimport\s|\bfetch\(|XMLHttpRequest|url\(", html)
+
+
+def test_hostile_tokens_stay_text():
+    n = len(HOSTILE)
+    html = attention(HOSTILE, softmax((n, n)), columns=HOSTILE, title="</script><b>").to_html()
+    assert html.count("<script") == html.count("</script") == 1
+    assert "<img" not in html and "<!--" not in html and "<b>" not in html
+    html.encode()  # no lone surrogate is left
+    state = json.loads(re.search(r"const state = (\{.*\}), hear", html).group(1))
+    shown = state["picture"]["tokens"]
+    assert shown[0] == HOSTILE[0]  # whole, as text
+    assert shown[3:7] == ["‹202E›abc", "‹200D›", "∅", "␣a⏎⇥"]
+    assert shown[9] == "‹D800›" and shown[10] == "x" * 200 + "…" and shown[11] == HOSTILE[11]
+
+
+def test_static_table_names_the_largest_weights():
+    html = attention(["to", "<be>"], [[1, 0], [0.25, 0.75]]).to_html()
+    table = re.search(r"<table.*</table>", html, re.S).group(0)
+    assert "<bdi>&lt;be&gt;</bdi> 0.75, <bdi>to</bdi> 0.25" in table
+
+
+def test_size_of_a_page():
+    html = attention(words(64), softmax((4, 4, 64, 64)), title="x").to_html()
+    assert len(html.encode()) < 200_000
+
+
+def test_same_bytes_in_fresh_processes():
+    script = (
+        "import numpy as np\nfrom tlm_book.viewer import attention\n"
+        "v = attention(list('abc'), np.eye(3)); v.head = 0\nimport sys\n"
+        "assert 'torch' not in sys.modules, 'the viewer must not load torch'\n"
+        "data = v._repr_mimebundle_()[0]; print(data['text/plain']); print(data['text/html'])"
+    )
+    runs = {subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(runs) == 1
+    assert "<attention weights: 1 × 1 heads, 3 × 3 tokens; layer 0, head 0>".encode() in runs.pop()
+
+
+def test_choice_of_head_is_a_trait_that_the_page_follows():
+    view, seen = attention(words(3), softmax((2, 4, 3, 3))), []
+    view.observe(lambda change: seen.append((change["name"], change["new"])), names=["layer", "head"])
+    before = view._repr_mimebundle_()[0]
+    view.layer, view.head = 1, 2
+    after = view._repr_mimebundle_()[0]
+    assert seen == [("layer", 1), ("head", 2)]
+    assert before["text/plain"] != after["text/plain"] == "<attention weights: 2 × 4 heads, 3 × 3 tokens; layer 1, head 2>"
+    assert '"head":0,"layer":0' in before["text/html"] and '"head":2,"layer":1' in after["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in after
+    with pytest.raises(IndexError, match=r"^head: got 4, want a head from 0 to 3$"):
+        view.head = 4
+    assert view.head == 2
+
+
+A3 = softmax((3, 3))
+BAD = [
+    (ValueError, "weights: got shape (3,), want", lambda: attention(words(3), A3[0])),
+    (ValueError, "weights: got shape (1, 1, 1, 3, 3), want", lambda: attention(words(3), A3[None, None, None])),
+    (ValueError, "weights: got shape (3, 3), want shape (…, 4, 4) for 4 tokens", lambda: attention(words(4), A3)),
+    (ValueError, "want shape (…, 3, 2) for 3 tokens and 2 columns", lambda: attention(words(3), A3, columns=words(2))),
+    (ValueError, "weights: got nan at layer, head, row, column [0, 0, 1, 1]", lambda: attention(words(3), np.diag([1, np.nan, 1]))),
+    (ValueError, "weights: got inf at", lambda: attention(words(3), A3 + np.inf)),
+    (ValueError, "weights: got -0.5, want numbers from 0 to 1", lambda: attention(words(3), np.eye(3) * -0.5)),
+    (ValueError, "weights: got 2, want numbers from 0 to 1", lambda: attention(words(3), np.eye(3) * 2)),
+    (ValueError, "weights: got shape (0, 3, 3), want at least", lambda: attention(words(3), np.zeros((0, 3, 3)))),
+    (ValueError, "weights: got no array", lambda: attention(words(2), [[1], [1, 2]])),
+    (ValueError, "weights: got 9000000 weights, want at most", lambda: attention(words(3000), np.zeros((3000, 3000), np.int8))),
+    (TypeError, "weights: got dtype <U1, want real numbers", lambda: attention(words(1), [["a"]])),
+    (TypeError, "weights: got dtype complex128", lambda: attention(words(3), A3 * 1j)),
+    (ValueError, "tokens: got no token, want at least one", lambda: attention([], np.zeros((0, 0)))),
+    (TypeError, "tokens: got a single str", lambda: attention("abc", A3)),
+    (TypeError, "tokens: got int at 1", lambda: attention(["a", 1, "b"], A3)),
+    (TypeError, "columns: got bytes at 0", lambda: attention(words(3), A3, columns=[b"a", b"b", b"c"])),
+    (TypeError, "title: got int", lambda: attention(words(3), A3, title=3)),
+]
+
+
+@pytest.mark.parametrize("error, message, call", BAD, ids=[message for _, message, _ in BAD])
+def test_bad_input_is_named(error, message, call):
+    with pytest.raises(error) as caught:
+        call()
+    typechecked = type(caught.value).__name__ == "TypeCheckError"  # TLM_BOOK_TYPECHECK=1 refuses wrong types first
+    assert typechecked or message in str(caught.value)
+
+
+def test_style_is_set_and_the_two_colour_scales_agree():
+    import matplotlib
+    from matplotlib.colors import to_hex
+
+    with matplotlib.rc_context():
+        use_style()
+        use_style()  # a second call changes nothing
+        assert matplotlib.rcParams["svg.hashsalt"] == "tlm_book" and matplotlib.rcParams["savefig.dpi"] == 150
+        assert matplotlib.rcParams["axes.prop_cycle"].by_key()["color"] == list(style.CYCLE)
+        scale = matplotlib.colormaps[style.SEQUENTIAL]
+        assert to_hex(scale(0.0)) == style.SEQUENTIAL_STOPS[0] and to_hex(scale(1.0)) == style.SEQUENTIAL_STOPS[-1]
+    assert all(f'"{stop}"' in MODULE for stop in style.SEQUENTIAL_STOPS)
+
+
+def linear(hexadecimal: str) -> np.ndarray:
+    c = np.array([int(hexadecimal[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    """CIELAB of linear sRGB: distances are about as large as they look (2 is just visible)."""
+    xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]] @ rgb
+    x, y, z = (np.cbrt(t) if t > 0.008856 else 7.787 * t + 16 / 116 for t in xyz / [0.95047, 1, 1.08883])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_colour_scale_has_equal_steps():
+    stops = np.array([lab(linear(stop)) for stop in style.SEQUENTIAL_STOPS])
+    steps = np.linalg.norm(np.diff(stops, axis=0), axis=1)
+    assert (np.diff(stops[:, 0]) < 0).all()  # ever darker: it can be read without seeing hues
+    assert steps.max() / steps.min() < 1.1
+
+
+# What a reader without one kind of cone sees (Machado, Oliveira and Fernandes 2009), on linear sRGB.
+CONES = {
+    "all": np.eye(3),
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+@pytest.mark.parametrize("seen", CONES.values(), ids=CONES)
+def test_palette_can_be_told_apart(seen):
+    colours = [lab(np.clip(seen @ linear(c), 0, 1)) for c in style.CYCLE]
+    assert min(np.linalg.norm(a - b) for k, a in enumerate(colours) for b in colours[:k]) > 15
