@@ -18,10 +18,40 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from tlm_cells import CodeCells
 from tlm_html import add_nodes, label, warn, where
 from tlm_statements import Statements
+
+
+class KeepPunctuation(SphinxTransform):
+    """A line may not break between a formula and the sign that belongs to it, as in "($x$)," (browsers would)."""
+
+    default_priority = 420
+
+    def apply(self):
+        for math in list(self.document.findall(nodes.math)):
+            before, after = (neighbour(math, step) for step in (-1, 1))
+            opening = re.search(r"[(\[“‘—]*$", before.astext())[0] if before else ""
+            closing = re.match(r"[.,;:!?)\]”’-]*", after.astext())[0] if after else ""
+            if not opening and not closing:
+                continue
+            if opening:
+                before.parent.replace(before, nodes.Text(before.astext().removesuffix(opening)))
+            if closing:
+                after.parent.replace(after, nodes.Text(after.astext().removeprefix(closing)))
+            glue = nodes.inline(classes=["together"])
+            math.replace_self(glue)
+            glue += [nodes.Text(opening), math, nodes.Text(closing)]
+
+
+def neighbour(node, step):
+    """The text directly before (-1) or after (1) a node in its paragraph, or None."""
+    place = node.parent.index(node) + step
+    if 0 <= place < len(node.parent) and isinstance(node.parent[place], nodes.Text):
+        return node.parent[place]
+    return None
 
 
 class LinkTitles(SphinxPostTransform):
@@ -63,6 +93,7 @@ def setup(app):
     add_nodes(app)
     app.add_transform(Statements)
     app.add_transform(CodeCells)
+    app.add_transform(KeepPunctuation)
     app.add_post_transform(LinkTitles)
     app.connect("env-check-consistency", check_whole_book)
     app.connect("build-finished", copy_mathjax)

@@ -35,7 +35,7 @@ def execute(name: str) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     code[0].source = install_cell()
     client = NotebookClient(
-        notebook, timeout=900, kernel_name="python3", record_timing=False, store_widget_state=False,
+        notebook, timeout=900, kernel_name="python3", record_timing=False, store_widget_state=False, coalesce_streams=True,
         resources={"metadata": {"path": str(BOOK)}},
     )
     client.execute()

@@ -55,9 +55,10 @@ def attention(
     if k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
-    q4, k4, v4 = _four_axes(q), _four_axes(k), _four_axes(v)
-    result = F.scaled_dot_product_attention(q4, k4, v4, is_causal=causal, scale=scale)
-    return result.reshape(*q.shape[:-1], v.shape[-1])
+    if q.dim() != 4:
+        result = attention(_four_axes(q), _four_axes(k), _four_axes(v), causal, scale)
+        return result.reshape(*q.shape[:-1], v.shape[-1])
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
 
 
 # attention: The implementation

@@ -1,8 +1,10 @@
+"""The decoder block. Generated from book/decoder_block.ipynb: edit the notebook, then `make export`."""
+
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects, expects_one_of, expects_shape
 from tlm_book.feed_forward import FeedForward
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization
@@ -11,13 +13,21 @@ from tlm_book.operators import Derivation, add, compose, derive, derives, residu
 NORMS = ("pre", "post", "none")
 VARIANTS = ("sequential", "parallel", "simplified")
 
+__all__ = [
+    "NORMS",
+    "VARIANTS",
+    "DecoderBlock",
+]
 
+
+# decoder_block: The block in torch
 class DecoderBlock(nn.Module):
-    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca). (W-db-def)
+    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), from (…, n, d_model) to the same shape. (W-db-def)
 
     `norm`: "pre" (the article), "post" (normalize after each sum) or "none". `variant`: "sequential" (the article),
     "parallel" (both layers read the same input) or "simplified" (W-idea-simplified-block); the last two not with norm "post".
     `dropout` acts on what each layer adds to the stream, in training mode only.
+    ValueError for another choice, for sizes that do not fit, and for an input of another width than d_model.
 
     Chapter: decoder_block.
     """
@@ -43,7 +53,7 @@ class DecoderBlock(nn.Module):
         expects_one_of("norm", norm, NORMS)
         expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
         expects(0 <= dropout < 1, "dropout", dropout, "a probability in [0, 1)")
-        self.norm, self.variant = norm, variant
+        self.d_model, self.norm, self.variant = d_model, norm, variant
         self.norm_attention = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
         self.attention = MultiHeadAttention(d_model, n_heads, d_head, qkv_bias, out_bias, causal=True, scale=scale)
         self.norm_feed_forward = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
@@ -51,6 +61,7 @@ class DecoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
+        expects_shape("x", x, ("n", self.d_model))
         if self.norm == "post":
             x = self.norm_attention(x + self.dropout(self.attention(x)))
             return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
@@ -72,16 +83,30 @@ class DecoderBlock(nn.Module):
         return {name: layer.spec_weights() for name, layer in layers.items()}
 
 
+# decoder_block: The proof, printed
+def _is_identity(module: nn.Module) -> bool:
+    silent_dropout = type(module) is nn.Dropout and (module.p == 0 or not module.training)
+    return silent_dropout or type(module) is nn.Identity
+
+
+def _branch(*modules: nn.Module) -> Derivation:
+    """What a branch adds: its layers in the order in which they are applied, identities left out."""
+    steps = [derive(module) for module in modules if not _is_identity(module)]
+    return steps[0] if len(steps) == 1 else compose("∘".join(step.subject for step in reversed(steps)), *steps)
+
+
+def _res(branch: Derivation) -> Derivation:
+    return residual(f"Res({branch.subject})", branch)
+
+
 @derives(DecoderBlock)
 def _decoder_block(module: DecoderBlock) -> Derivation:
-    N_ca, CA = derive(module.norm_attention), derive(module.attention)
-    N_ff, FF, D = derive(module.norm_feed_forward), derive(module.feed_forward), derive(module.dropout)
+    N_ca, CA, N_ff, FF, D = module.norm_attention, module.attention, module.norm_feed_forward, module.feed_forward, module.dropout
     if module.norm == "post":
-        return compose("DB", residual("Res(CA)", compose("CA", CA, D)), N_ca, residual("Res(FF)", compose("FF", FF, D)), N_ff)
-    seen, thought = compose("CA∘N_ca", N_ca, CA, D), compose("FF∘N_ff", N_ff, FF, D)
+        return compose("DB", _res(_branch(CA, D)), derive(N_ca), _res(_branch(FF, D)), derive(N_ff))
+    seen, thought = _branch(N_ca, CA, D), _branch(N_ff, FF, D)
     if module.variant == "parallel":
-        return residual("DB", add("CA∘N_ca + FF∘N_ff", seen, thought))
-    first = residual("Res(CA∘N_ca)", seen)
+        return residual("DB", add(f"{seen.subject} + {thought.subject}", seen, thought))
     if module.variant == "simplified":
-        return residual("DB", compose("FF∘N_ff∘Res(CA∘N_ca)", first, thought))
-    return compose("DB", first, residual("Res(FF∘N_ff)", thought))
+        return residual("DB", compose(f"{thought.subject}∘Res({seen.subject})", _res(seen), thought))
+    return compose("DB", _res(seen), _res(thought))

@@ -1,19 +1,35 @@
+"""Normalization. Generated from book/normalization.ipynb: edit the notebook, then `make export`."""
+
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
 from tlm_book.operators import Derivation, Kind, derives, primitive
 
 EPS_MODES = ("outside", "inside", "none")
 
+__all__ = [
+    "EPS_MODES",
+    "Normalization",
+]
 
+
+# normalization: The layer in torch
 class Normalization(nn.Module):
     """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def, W-norm-layer)
 
-    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε) (torch's LayerNorm), "none" by σ.
+    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε) (torch's LayerNorm), "none" by σ. The parameters
+    `weight` (a) and `bias` (b) start as ones and zeros.
+
+    x: (…, d_model) → the same shape and dtype; half precision is computed in float32. A constant row gives b, with a finite
+    gradient; in the mode "none", or with eps = 0, it gives NaN. ValueError for another width, an unknown mode or a negative
+    eps; TypeError when x holds no floating point numbers.
+
+    >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0]))
+    tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000], grad_fn=<AddcmulBackward0>)
 
     Chapter: normalization.
     """
@@ -28,12 +44,15 @@ class Normalization(nn.Module):
         self.eps, self.eps_mode = eps, eps_mode
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        expects(x.is_floating_point(), "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
+        expects_shape("x", x, tuple(self.weight.shape))
         if self.eps_mode == "inside":
             return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-        sigma, mean = torch.std_mean(x, dim=-1, correction=0, keepdim=True)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)  # its gradient is right at σ = 0 too
         if self.eps_mode == "outside":
             sigma = sigma + self.eps
-        return torch.addcmul(self.bias, self.weight, (x - mean) / sigma)
+        return torch.addcmul(self.bias, self.weight, (wide - mean) / sigma).to(x.dtype)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""

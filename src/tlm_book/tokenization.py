@@ -21,6 +21,7 @@ __all__ = [
     "Pair",
     "merge",
     "learn_merges",
+    "encode_piece",
     "Vocabulary",
     "FORMAT",
     "KNOWN",
@@ -131,6 +132,21 @@ def learn_merges(words: Mapping[str, int], n_merges: int) -> list[Pair]:
 
 
 # tokenization: The implementation
+def encode_piece(piece: str, ranks: Mapping[Pair, int]) -> list[int]:
+    """The tokens of one pre-token, when `ranks` numbers the merges: smallest rank first. (T-bpe-rank-order)
+
+    Chapter: tokenization.
+    """
+    tokens = list(piece.encode("utf-8"))
+    while len(tokens) > 1:
+        best = min(pairwise(tokens), key=lambda pair: ranks.get(pair, len(ranks)))
+        if best not in ranks:
+            break
+        tokens = merge(tokens, best, 256 + ranks[best])
+    return tokens
+
+
+# tokenization: The implementation
 def _merges(merges: Iterable[Sequence[int]]) -> list[Pair]:
     pairs = [tuple(pair) for pair in merges]
     for k, pair in enumerate(pairs):
@@ -226,6 +242,25 @@ class Vocabulary:
 
 # tokenization: The implementation
 FORMAT = "tlm_book.tokenizer.1"
+
+
+def _write(path: Path, state: dict[str, object]) -> None:
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(json.dumps({"format": FORMAT, **state}) + "\n", encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, object]:
+    state = json.loads(path.read_text(encoding="utf-8"))
+    right = isinstance(state, dict) and state.get("format") == FORMAT and {"merges", "specials", "pattern"} <= state.keys()
+    expects(right, "content", "something else", f"merges, specials and pattern in format {FORMAT!r}")
+    return state
+
+
+# tokenization: The implementation
 KNOWN = 100_000  # how many pre-tokens a tokenizer remembers
 
 
@@ -285,37 +320,22 @@ class Tokenizer(Vocabulary):
         return [self.encode(text, allowed_special=allowed_special) for text in _texts(texts)]
 
     def _piece(self, piece: str) -> list[int]:
-        """One pre-token, smallest rank first. (T-bpe-rank-order)"""
-        if piece in self._known:
-            return self._known[piece]
-        tokens = list(piece.encode("utf-8"))
-        while len(tokens) > 1:
-            rank = min(self._ranks.get(pair, len(self.merges)) for pair in pairwise(tokens))
-            if rank == len(self.merges):
-                break
-            tokens = merge(tokens, self.merges[rank], 256 + rank)
-        if len(self._known) < KNOWN:
-            self._known[piece] = tokens
+        tokens = self._known.get(piece)
+        if tokens is None:
+            tokens = encode_piece(piece, self._ranks)
+            if len(self._known) < KNOWN:
+                self._known[piece] = tokens
         return tokens
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one JSON file: beside the old one first, then renamed over it, so that no half-written file is ever there."""
-        state = {"format": FORMAT, "pattern": self.pattern, "specials": list(self.specials), "merges": self.merges}
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        try:
-            part.write_text(json.dumps(state) + "\n", encoding="utf-8")
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        """Write one JSON file; an old one is replaced only when the new one is complete."""
+        _write(Path(path), {"pattern": self.pattern, "specials": list(self.specials), "merges": self.merges})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
         """Read a file that `save` wrote; ValueError that names the file when it is no such file."""
         try:
-            state = json.loads(Path(path).read_text(encoding="utf-8"))
-            right = isinstance(state, dict) and state.get("format") == FORMAT
-            expects(right and {"merges", "specials", "pattern"} <= state.keys(), "content", "something else", f"format {FORMAT!r}")
+            state = _read(Path(path))
             return cls(state["merges"], state["specials"], state["pattern"])
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"path: got {os.fspath(path)!r} ({error}), want a file that Tokenizer.save wrote") from error

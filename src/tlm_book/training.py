@@ -214,7 +214,7 @@ def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int,
         return float(-bigram_log_probs(counted, previous, text, vocab_size, discount).mean())
 
     discounts = [k / 10 for k in range(1, 10)]
-    best = min(discounts, key=lambda D: loss(known[:cut], known[cut - 1], known[cut:], D))
+    best = min(discounts, key=lambda D: loss(known[:cut], int(known[cut - 1]), known[cut:], D))
     return loss(known, start, x, best)
 
 
@@ -326,7 +326,7 @@ class Result:
     """
 
     model: TransformerLM
-    log: list[dict[str, float]]
+    log: list[dict[str, int | float]]
 
     @property
     def held_out(self) -> dict[int, float]:
@@ -360,7 +360,7 @@ def train(
     """
     place, n = choose_device(device), model_config.max_len
     train_tokens, validation_tokens = train_tokens.to(place), validation_tokens.to(place)
-    log: list[dict[str, float]] = []
+    log: list[dict[str, int | float]] = []
     best, lowest = {}, math.inf
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(config.seed)  # the initial weights, then dropout
@@ -452,7 +452,7 @@ def save(
     tokenizer: Tokenizer,
     *,
     config: TrainConfig | None = None,
-    log: Sequence[Mapping[str, float]] = (),
+    log: Sequence[Mapping[str, int | float]] = (),
 ) -> Path:
     """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder.
 
@@ -615,7 +615,7 @@ def split_text(text: str, size: int = 4000) -> list[str]:
             group = f"{group}\n\n{piece}" if group else piece
             if len(group) >= size:
                 grouped, group = [*grouped, group], ""
-    return grouped + ([group] if group.strip() else [])
+    return [part for part in [*grouped, group] if part.strip()]
 
 
 def cut(paragraph: str, size: int) -> list[str]:

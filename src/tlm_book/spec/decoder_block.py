@@ -1,24 +1,41 @@
+"""The decoder block. Generated from book/decoder_block.ipynb: edit the notebook, then `make export`."""
+
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_one_of
+from tlm_book.checks import expects_one_of, expects_shape
 from tlm_book.spec.feed_forward import feed_forward
 from tlm_book.spec.multi_head import multi_head
 from tlm_book.spec.normalization import layer_norm
 
 Layer = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
-NORMS = ("pre", "post", "none")
-VARIANTS = ("sequential", "parallel", "simplified")
+
+__all__ = [
+    "Layer",
+    "res",
+    "NORMS",
+    "VARIANTS",
+    "decoder_block",
+]
 
 
+# decoder_block: Residual layers
 def res(f: Layer) -> Layer:
     """Res(f)(X) = X + f(X). (W-res-def)
+
+    >>> res(lambda X: 2 * X)(np.ones((1, 2)))
+    array([[3., 3.]])
 
     Chapter: decoder_block.
     """
     return lambda X: X + f(X)
+
+
+# decoder_block: The block
+NORMS = ("pre", "post", "none")
+VARIANTS = ("sequential", "parallel", "simplified")
 
 
 def decoder_block(
@@ -36,11 +53,13 @@ def decoder_block(
     `w` holds the weights of the four layers: w["N_ca"], w["CA"], w["N_ff"], w["FF"].
     norm="post" puts each N after its sum, "none" leaves both out. variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X));
     variant="simplified": X + FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm "pre" or "none".
+    ValueError for another choice, and for an X of another width than the weights.
 
     Chapter: decoder_block.
     """
     expects_one_of("norm", norm, NORMS)
     expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
+    expects_shape("X", X, ("n", len(w["CA"]["b_O"])))
 
     def CA(X):
         return multi_head(X, **w["CA"], causal=True, scale=scale)

@@ -70,7 +70,7 @@ def is_autoregressive(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 
 def is_indexed_rowwise(
     T: Operator, X: Shaped[np.ndarray, "n ..."], Z: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """T(X)[i] = t_i(X[i]): row i survives when all other rows are taken from Z, and when later rows are cut off.
+    """T(X)[i] = t_i(X[i]): row i stays when the rows before it are taken from Z and those after it are cut off.
 
     X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes, True does not prove.
 
@@ -82,12 +82,7 @@ def is_indexed_rowwise(
     expects(len(X) >= 1, "X", "0 rows", "at least one row")
     expects(Z.shape == X.shape, "Z", f"shape {Z.shape}", f"the shape of X, {X.shape}")
     Y = T(X)
-    for i in range(len(X)):
-        M = Z.copy()
-        M[i] = X[i]
-        if not (agree(T(M)[i], Y[i], tol) and agree(T(M[: i + 1])[i], Y[i], tol)):
-            return False
-    return True
+    return all(agree(T(np.concatenate([Z[:i], X[i : i + 1]]))[i], Y[i], tol) for i in range(len(X)))
 
 
 # operators: The mask and softmax

@@ -1,0 +1,449 @@
+"""A table of bad inputs to the public functions, and what a user is told. Run as a script it prints {case: [type, message]} as JSON.
+
+`test_bad_input.py` runs it in a fresh interpreter without the runtime type checker, as a user would meet these errors.
+Every message has the form "argument: got …, want …"; `words` are fragments of it, in any order.
+"""
+
+import functools
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from tlm_book import attention, decoder_block, embedding, feed_forward, gradients, inference, loss, multi_head
+from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm
+from tlm_book.spec import attention as s_attention
+from tlm_book.spec import decoder_block as s_decoder_block
+from tlm_book.spec import embedding as s_embedding
+from tlm_book.spec import feed_forward as s_feed_forward
+from tlm_book.spec import gradients as s_gradients
+from tlm_book.spec import inference as s_inference
+from tlm_book.spec import loss as s_loss
+from tlm_book.spec import multi_head as s_multi_head
+from tlm_book.spec import normalization as s_normalization
+from tlm_book.spec import operators as s_operators
+from tlm_book.spec import positional_encoding as s_positional_encoding
+from tlm_book.spec import tokenization as s_tokenization
+from tlm_book.spec import transformer_lm as s_transformer_lm
+from tlm_book.tokenization import Tokenizer, Vocabulary
+from tlm_book.transformer_lm import Config, TransformerLM
+
+
+class Case(NamedTuple):
+    """One bad call: the type that it must raise, and fragments of the message."""
+
+    name: str
+    call: Callable[[], object]
+    error: type[Exception]
+    words: tuple[str, ...]
+
+
+V, M, D = 260, 8, 4  # of the small model below
+
+
+def tokens(*numbers: int) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.long)
+
+
+def ids(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def rows(n: int, d: int) -> np.ndarray:
+    return np.ones((n, d))
+
+
+def tiny(**changes: object) -> Config:
+    return Config(V, **{"d_model": D, "d_ff": 6, "n_layers": 1, "n_heads": 2, "max_len": M} | changes)
+
+
+@functools.cache
+def model() -> TransformerLM:
+    return TransformerLM(tiny()).eval()
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    return Tokenizer([(104, 105), (116, 104), (101, 114)])  # 256 + 3 + 1 = V tokens
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> object:
+    return attention.attention(q, k, v)
+
+
+def saved(spoil: Callable[[Path], object]) -> object:
+    """Save the small model, let `spoil` change the folder, and load it."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = training.save(Path(place) / "model", model(), tokenizer())
+        spoil(folder)
+        return training.load(folder)
+
+
+def edit(**changes: object) -> Callable[[Path], object]:
+    """Change fields of the model in config.json; None for a field removes it."""
+
+    def spoil(folder: Path) -> None:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = settings["model"] | changes
+        settings["model"] = {name: value for name, value in fields.items() if value is not None or name not in changes}
+        (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+    return spoil
+
+
+def edit_weights(change: Callable[[dict], object]) -> Callable[[Path], object]:
+    from safetensors.torch import load_file, save_file
+
+    def spoil(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return spoil
+
+
+def write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut_file(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-5])
+
+
+def remove(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def text_file(content: bytes) -> object:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "text.txt"
+        path.write_bytes(content)
+        return training.read_text(path)
+
+
+def block_weights(d: int = D) -> dict:
+    return decoder_block.DecoderBlock(d, 2, 6).spec_weights()
+
+
+def infinite_model() -> TransformerLM:
+    spoiled = TransformerLM(tiny())
+    with torch.no_grad():
+        spoiled.unembedding.bias[0] = float("nan")
+    return spoiled
+
+
+def merges_file(text: str) -> object:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "tokenizer.json"
+        path.write_text(text, encoding="utf-8")
+        return Tokenizer.load(path)
+
+
+z, X = torch.zeros, rows
+
+CASES = [
+    # sizes
+    Case("Config vocab_size 0", lambda: Config(0), ValueError, ("vocab_size: got 0", "at least 1")),
+    Case("Config d_model negative", lambda: tiny(d_model=-4), ValueError, ("d_model: got -4", "at least 1")),
+    Case("Config n_layers 0", lambda: tiny(n_layers=0), ValueError, ("n_layers: got 0", "at least 1")),
+    Case("Config d_model 4.0", lambda: tiny(d_model=4.0), TypeError, ("d_model: got 4.0", "a whole number")),
+    Case("Config n_layers True", lambda: tiny(n_layers=True), TypeError, ("n_layers: got True", "a whole number")),
+    Case("Config max_len text", lambda: tiny(max_len="8"), TypeError, ("max_len: got '8'", "a whole number")),
+    Case("Config h does not divide d", lambda: tiny(n_heads=3), ValueError, ("n_heads: got 3", "a divisor of d_model = 4")),
+    Case("Config d_head 0", lambda: tiny(d_head=0), ValueError, ("d_head: got 0", "at least 1")),
+    Case("Config d_head 2.5", lambda: tiny(d_head=2.5), TypeError, ("d_head: got 2.5", "a whole number")),
+    Case("Config eps negative", lambda: tiny(eps=-1.0), ValueError, ("eps: got -1.0", "≥ 0")),
+    Case("Config scale text", lambda: tiny(scale="big"), TypeError, ("scale: got 'big'", "number")),
+    Case("Config scale nan", lambda: tiny(scale=float("nan")), ValueError, ("scale: got nan", "number")),
+    Case("Config tied text", lambda: tiny(tied="no"), TypeError, ("tied: got 'no'", "True or False")),
+    Case("Config pe_start half", lambda: tiny(pe_start=0.5), TypeError, ("pe_start: got 0.5", "a whole number")),
+    Case("Config dropout text", lambda: tiny(dropout="0.1"), TypeError, ("dropout: got '0.1'", "number")),
+    Case("Config dropout 1", lambda: tiny(dropout=1.0), ValueError, ("dropout: got 1.0", "[0, 1)")),
+    Case("Config dropout nan", lambda: tiny(dropout=float("nan")), ValueError, ("dropout: got nan", "[0, 1)")),
+    Case("Config sinusoid of odd width", lambda: tiny(d_model=5, n_heads=1), ValueError, ("d_model: got 5", "even")),
+    Case("Config post-norm parallel", lambda: tiny(norm="post", variant="parallel"), ValueError, ("variant: got 'parallel'", "'sequential'")),
+    # options
+    Case("Config activation", lambda: tiny(activation="swish"), ValueError, ("activation: got 'swish'", "'relu'", "'gelu_tanh'")),
+    Case("Config norm", lambda: tiny(norm="Pre"), ValueError, ("norm: got 'Pre'", "'pre'", "'post'", "'none'")),
+    Case("Config norm None", lambda: tiny(norm=None), ValueError, ("norm: got None", "'none'")),
+    Case("Config variant", lambda: tiny(variant="serial"), ValueError, ("variant: got 'serial'", "'parallel'", "'simplified'")),
+    Case("Config eps_mode", lambda: tiny(eps_mode="in"), ValueError, ("eps_mode: got 'in'", "'inside'", "'outside'")),
+    Case("Config pe", lambda: tiny(pe="rotary"), ValueError, ("pe: got 'rotary'", "'sinusoidal'", "'learned'")),
+    Case("FeedForward activation", lambda: feed_forward.FeedForward(4, 4, "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
+    Case("DecoderBlock variant", lambda: decoder_block.DecoderBlock(4, 2, 4, variant="?"), ValueError, ("variant: got '?'", "'parallel'")),
+    Case("DecoderBlock post-norm parallel", lambda: decoder_block.DecoderBlock(4, 2, 4, norm="post", variant="parallel"), ValueError,
+         ("variant: got 'parallel'", "one of 'sequential'")),
+    Case("weighted_loss reduction", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), reduction="mean"), ValueError,
+         ("reduction: got 'mean'", "'weighted'", "'row_mean'")),
+    # layers: sizes
+    Case("MultiHeadAttention h does not divide d", lambda: multi_head.MultiHeadAttention(6, 4), ValueError, ("n_heads: got 4", "a divisor of d_model = 6")),
+    Case("MultiHeadAttention n_heads 0", lambda: multi_head.MultiHeadAttention(6, 0), ValueError, ("n_heads: got 0", "at least 1")),
+    Case("MultiHeadAttention n_heads 2.0", lambda: multi_head.MultiHeadAttention(6, 2.0), TypeError, ("n_heads: got 2.0", "a whole number")),
+    Case("MultiHeadAttention d_head -1", lambda: multi_head.MultiHeadAttention(6, 2, -1), ValueError, ("d_head: got -1", "at least 1")),
+    Case("CausalAttention d_head 0", lambda: attention.CausalAttention(4, 0), ValueError, ("d_head: got 0", "at least 1")),
+    Case("Embedding vocab_size negative", lambda: embedding.Embedding(-1, 4), ValueError, ("vocab_size: got -1", "at least 1")),
+    Case("FeedForward d_ff text", lambda: feed_forward.FeedForward(4, "8"), TypeError, ("d_ff: got '8'", "a whole number")),
+    Case("Normalization eps negative", lambda: normalization.Normalization(4, -1e-6), ValueError, ("eps: got -1e-06", "≥ 0")),
+    Case("Normalization eps nan", lambda: normalization.Normalization(4, float("nan")), ValueError, ("eps: got nan", "≥ 0")),
+    Case("sinusoidal_table of odd width", lambda: positional_encoding.sinusoidal_table(8, 5), ValueError, ("d_model: got 5", "even")),
+    Case("PositionalEncoding of odd width", lambda: positional_encoding.PositionalEncoding(8, 5), ValueError, ("d_model: got 5", "even")),
+    Case("PositionalEncoding max_len 0", lambda: positional_encoding.PositionalEncoding(0, 4), ValueError, ("max_len: got 0", "at least 1")),
+    Case("split_heads rows", lambda: multi_head.split_heads(z(10, 4), 2), ValueError, ("weight: got 10 rows", "3·n_heads = 6")),
+    Case("fuse_heads axes", lambda: multi_head.fuse_heads(z(3, 4, 2)), ValueError, ("weights: got shape (3, 4, 2)", "(3, h, d, k)")),
+    # layers: inputs
+    Case("Embedding token negative", lambda: embedding.Embedding(5, 4)(tokens(0, -1)), IndexError, ("tokens: got a token -1", "from 0 to 4")),
+    Case("Embedding token too big", lambda: embedding.Embedding(5, 4)(tokens(0, 5)), IndexError, ("tokens: got a token 5", "vocab_size = 5")),
+    Case("Embedding float tokens", lambda: embedding.Embedding(5, 4)(z(3)), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("Embedding bool tokens", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.bool)), TypeError, ("tokens: got dtype torch.bool", "integer")),
+    Case("Embedding list", lambda: embedding.Embedding(5, 4)([1, 2]), TypeError, ("tokens: got list", "tensor")),
+    Case("Embedding uint8", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.uint8)), TypeError, ("tokens: got dtype torch.uint8", "int64")),
+    Case("PositionalEncoding too long", lambda: positional_encoding.PositionalEncoding(3, 4)(z(4, 4)), ValueError, ("x: got 4 rows", "max_len = 3")),
+    Case("PositionalEncoding no rows", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 0, 4)), ValueError, ("x: got 0 rows", "from 1 to")),
+    Case("PositionalEncoding width", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
+    Case("PositionalEncoding width 1", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 1)), ValueError, ("x: got shape (2, 1)", "(n, 4)")),
+    Case("PositionalEncoding of tokens", lambda: positional_encoding.PositionalEncoding(3, 4)(tokens(1, 2)), TypeError, ("x: got dtype torch.int64", "floating")),
+    Case("Normalization width", lambda: normalization.Normalization(4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
+    Case("Normalization width 1", lambda: normalization.Normalization(4)(z(2, 1)), ValueError, ("x: got shape (2, 1)", "4)")),
+    Case("Normalization inside width", lambda: normalization.Normalization(4, eps_mode="inside")(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
+    Case("Normalization integers", lambda: normalization.Normalization(4)(z(2, 4, dtype=torch.long)), TypeError, ("x: got dtype torch.int64", "floating")),
+    Case("FeedForward width", lambda: feed_forward.FeedForward(4, 8)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
+    Case("CausalAttention width", lambda: attention.CausalAttention(4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
+    Case("CausalAttention one row without axis", lambda: attention.CausalAttention(4)(z(4)), ValueError, ("x: got shape (4,)", "(n, 4)")),
+    Case("CausalAttention.pattern width", lambda: attention.CausalAttention(4).pattern(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
+    Case("MultiHeadAttention width", lambda: multi_head.MultiHeadAttention(4, 2)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
+    Case("MultiHeadAttention.pattern width", lambda: multi_head.MultiHeadAttention(4, 2).pattern(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
+    Case("DecoderBlock width", lambda: decoder_block.DecoderBlock(4, 2, 4)(z(1, 2, 6)), ValueError, ("x: got shape (1, 2, 6)", "(…, n, 4)")),
+    Case("attention widths of q and k", lambda: attend(z(2, 3), z(2, 4), z(2, 3)), ValueError, ("k: got shape (2, 4)", "(m, 3)")),
+    Case("attention numbers of keys and values", lambda: attend(z(2, 3), z(2, 3), z(5, 3)), ValueError, ("v: got shape (5, 3)", "(2, v)")),
+    Case("attention batches", lambda: attend(z(2, 3, 4, 2, 1), z(3, 2, 4, 2, 1), z(3, 2, 4, 2, 1)), ValueError, ("k: got shape (3, 2, 4, 2, 1)",)),
+    Case("attention_pattern widths", lambda: attention.attention_pattern(z(2, 3), z(2, 4)), ValueError, ("k: got shape (2, 4)", "(m, 3)")),
+    Case("causal_mask one axis", lambda: operators.causal_mask(z(3)), ValueError, ("scores: got shape (3,)", "(n, m)")),
+    Case("causal_mask of integers", lambda: operators.causal_mask(z(3, 3, dtype=torch.long)), TypeError, ("scores: got dtype torch.int64", "floating")),
+    # the model
+    Case("TransformerLM token negative", lambda: model()(tokens(3, -2)), IndexError, ("tokens: got a token -2", f"vocab_size = {V}")),
+    Case("TransformerLM token too big", lambda: model()(tokens(3, V)), IndexError, (f"tokens: got a token {V}", f"from 0 to {V - 1}")),
+    Case("TransformerLM float tokens", lambda: model()(z(3)), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("TransformerLM too long", lambda: model()(tokens(*range(M + 1))), ValueError, (f"tokens: got {M + 1} rows", f"max_len = {M}")),
+    Case("TransformerLM empty", lambda: model()(z(2, 0, dtype=torch.long)), ValueError, ("tokens: got 0 rows", "from 1 to")),
+    Case("TransformerLM a number", lambda: model()(torch.tensor(3)), ValueError, ("tokens: got shape ()", "(n)")),
+    Case("TransformerLM list", lambda: model()([1, 2]), TypeError, ("tokens: got list", "tensor")),
+    Case("TransformerLM numpy", lambda: model()(ids(1, 2)), TypeError, ("tokens: got ndarray", "tensor")),
+    Case("TransformerLM.patterns too long", lambda: model().patterns(tokens(*range(M + 1))), ValueError, (f"tokens: got {M + 1} rows",)),
+    Case("TransformerLM of a number", lambda: TransformerLM(4), TypeError, ("config: got int", "Config")),
+    Case("count_parameters of a dict", lambda: transformer_lm.count_parameters({"d_model": 4}), TypeError, ("config: got dict", "Config")),
+    # loss
+    Case("weighted_loss all weights zero", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), z(2)), ValueError, ("weights: got", "sum to zero", "positive")),
+    Case("weighted_loss row of zero weights", lambda: loss.weighted_loss(z(2, 1, 3), tokens(0, 1)[:, None], tokens(1, 0)[:, None].float(), "row_mean"),
+         ValueError, ("weights: got", "sum to zero", "positive")),
+    Case("weighted_loss weights of another shape", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), torch.ones(3)), ValueError, ("weights: got shape (3,)", "(2)")),
+    Case("weighted_loss weights broadcast", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), torch.ones(1)), ValueError, ("weights: got shape (1,)", "(2)")),
+    Case("weighted_loss weights with more axes", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), torch.ones(4, 2)), ValueError, ("weights: got shape (4, 2)",)),
+    Case("weighted_loss negative weight", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), torch.tensor([2.0, -1.0])), ValueError, ("weights: got", "≥ 0")),
+    Case("weighted_loss weight nan", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), torch.tensor([1.0, float("nan")])), ValueError, ("weights: got",)),
+    Case("weighted_loss tokens of another shape", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1, 2)), ValueError, ("tokens: got shape (3,)", "(2)")),
+    Case("token_log_probs tokens of another shape", lambda: loss.token_log_probs(z(2, 3), tokens(0, 1, 2)), ValueError, ("tokens: got shape (3,)", "(2)")),
+    Case("token_log_probs too many axes", lambda: loss.token_log_probs(z(2, 3), torch.zeros(4, 2, dtype=torch.long)), ValueError, ("tokens: got shape (4, 2)",)),
+    Case("token_log_probs token too big", lambda: loss.token_log_probs(z(2, 3), tokens(0, 3)), IndexError, ("tokens: got a token 3", "from 0 to 2")),
+    Case("token_log_probs token -100", lambda: loss.token_log_probs(z(2, 3), tokens(0, -100)), IndexError, ("tokens: got a token -100", "from 0 to 2")),
+    Case("weighted_loss token -100", lambda: loss.weighted_loss(z(2, 3), tokens(0, -100)), IndexError, ("tokens: got a token -100", "from 0 to 2")),
+    Case("token_log_probs float tokens", lambda: loss.token_log_probs(z(2, 3), z(2)), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("weighted_loss empty", lambda: loss.weighted_loss(z(0, 3), tokens()), ValueError, ("tokens: got",)),
+    # specification
+    Case("spec embed token negative", lambda: s_embedding.embed(ids(0, -1), X(3, 2)), IndexError, ("t: got a token -1", "from 0 to 2")),
+    Case("spec embed token too big", lambda: s_embedding.embed(ids(0, 3), X(3, 2)), IndexError, ("t: got a token 3", "from 0 to 2")),
+    Case("spec embed float tokens", lambda: s_embedding.embed(X(1, 2)[0], X(3, 2)), TypeError, ("t: got dtype float64", "integer")),
+    Case("spec embed text tokens", lambda: s_embedding.embed(np.array(["a"]), X(3, 2)), TypeError, ("t: got dtype <U1", "integer")),
+    Case("spec embed list", lambda: s_embedding.embed([0, 1], X(3, 2)), TypeError, ("t: got list", "array")),
+    Case("spec one_hot token", lambda: s_embedding.one_hot(ids(4), 4), IndexError, ("t: got a token 4", "from 0 to 3")),
+    Case("spec one_hot V 0", lambda: s_embedding.one_hot(ids(0), 0), ValueError, ("V: got 0", "at least 1")),
+    Case("spec embed_gradient lengths", lambda: s_embedding.embed_gradient(ids(0, 1), X(3, 2), 4), ValueError, ("G: got shape (3, 2)", "(2, any)")),
+    Case("spec sinusoid of odd width", lambda: s_positional_encoding.sinusoid(4, 3), ValueError, ("d: got 3", "even")),
+    Case("spec sinusoid M 0", lambda: s_positional_encoding.sinusoid(0, 4), ValueError, ("M: got 0", "at least 1")),
+    Case("spec sinusoid M 2.0", lambda: s_positional_encoding.sinusoid(2.0, 4), TypeError, ("M: got 2.0", "a whole number")),
+    Case("spec offset_map of odd width", lambda: s_positional_encoding.offset_map(1, 7), ValueError, ("d: got 7", "even")),
+    Case("spec add_positions too long", lambda: s_positional_encoding.add_positions(X(3, 2), X(2, 2)), ValueError, ("X: got 3 rows", "max_len = 2")),
+    Case("spec add_positions empty", lambda: s_positional_encoding.add_positions(X(0, 2), X(2, 2)), ValueError, ("X: got 0 rows", "from 1 to")),
+    Case("spec add_positions width", lambda: s_positional_encoding.add_positions(X(2, 1), X(2, 2)), ValueError, ("X: got shape (2, 1)", "(n, 2)")),
+    Case("spec standardize eps_mode", lambda: s_normalization.standardize(np.ones(2), eps_mode="before"), ValueError, ("eps_mode: got 'before'", "'inside'")),
+    Case("spec layer_norm eps_mode", lambda: s_normalization.layer_norm(X(2, 3), np.ones(3), np.ones(3), eps_mode="?"), ValueError, ("eps_mode: got '?'",)),
+    Case("spec normalize gain", lambda: s_normalization.normalize(np.ones(3), np.ones(1), np.ones(3)), ValueError, ("a: got shape (1,)", "(3)")),
+    Case("spec layer_norm width", lambda: s_normalization.layer_norm(X(2, 1), np.ones(3), np.ones(3)), ValueError, ("a: got shape (3,)", "(1)")),
+    Case("spec standardize two axes", lambda: s_normalization.standardize(X(2, 3)), ValueError, ("x: got shape (2, 3)", "(d)")),
+    Case("spec layer_norm empty", lambda: s_normalization.layer_norm(X(0, 3), np.ones(3), np.ones(3)), ValueError, ("X: got", "row")),
+    Case("spec feed_forward activation", lambda: s_feed_forward.feed_forward(X(2, 3), X(3, 4), np.ones(4), X(4, 3), np.ones(3), "silu"), ValueError,
+         ("activation: got 'silu'", "'relu'")),
+    Case("spec feed_forward A", lambda: s_feed_forward.feed_forward(X(2, 3), X(4, 4), np.ones(4), X(4, 3), np.ones(3)), ValueError, ("A: got shape (4, 4)", "(3, f)")),
+    Case("spec feed_forward k", lambda: s_feed_forward.feed_forward(X(2, 3), X(3, 4), np.ones(1), X(4, 3), np.ones(3)), ValueError, ("k: got shape (1,)", "(4)")),
+    Case("spec attention widths", lambda: s_attention.attention(X(2, 3), X(2, 4), X(2, 3)), ValueError, ("K: got shape (2, 4)", "(m, 3)")),
+    Case("spec attention keys and values", lambda: s_attention.attention(X(2, 3), X(2, 3), X(3, 3)), ValueError, ("V: got shape (3, 3)", "(2, v)")),
+    Case("spec causal_attention width", lambda: s_attention.causal_attention(X(2, 3), X(4, 2), X(4, 2), X(4, 2)), ValueError, ("W_Q: got shape (4, 2)", "(3, k)")),
+    Case("spec multi_head W_O", lambda: s_multi_head.multi_head(X(2, 4), *3 * (np.ones((2, 4, 2)),), X(3, 4), np.ones(4)), ValueError, ("W_O: got shape (3, 4)",)),
+    Case("spec heads width", lambda: s_multi_head.heads(X(2, 3), *3 * (np.ones((2, 4, 2)),)), ValueError, ("X: got shape (2, 3)", "(n, 4)")),
+    Case("spec decoder_block norm", lambda: s_decoder_block.decoder_block(X(2, D), block_weights(), norm="layer"), ValueError, ("norm: got 'layer'", "'pre'")),
+    Case("spec decoder_block variant", lambda: s_decoder_block.decoder_block(X(2, D), block_weights(), norm="post", variant="parallel"), ValueError,
+         ("variant: got 'parallel'", "'sequential'")),
+    Case("spec decoder_block width", lambda: s_decoder_block.decoder_block(X(2, 6), block_weights()), ValueError, ("X: got shape (2, 6)", f"(n, {D})")),
+    Case("spec final_layer width", lambda: s_transformer_lm.final_layer(X(2, 3), X(4, 5), np.ones(5)), ValueError, ("Y: got shape (4, 5)", "(3, V)")),
+    Case("spec transformer_lm token", lambda: s_transformer_lm.transformer_lm(ids(V), **model().spec_weights(), **model().spec_settings()), IndexError,
+         (f"t: got a token {V}", f"from 0 to {V - 1}")),
+    Case("spec transformer_lm too long", lambda: s_transformer_lm.transformer_lm(ids(*range(M + 1)), **model().spec_weights(), **model().spec_settings()), ValueError,
+         (f"got {M + 1} rows", f"max_len = {M}")),
+    Case("spec transformer_lm empty", lambda: s_transformer_lm.transformer_lm(ids(), **model().spec_weights(), **model().spec_settings()), ValueError,
+         ("got 0 rows", "from 1 to")),
+    Case("spec batch_loss all weights zero", lambda: s_loss.batch_loss(-X(2, 3), 0 * X(2, 3)), ValueError, ("w: got weights that sum to 0", "positive")),
+    Case("spec row_mean_loss a row of zero weights", lambda: s_loss.row_mean_loss(-X(2, 2), np.array([[1.0, 1.0], [0.0, 0.0]])), ValueError, ("w: got a row", "positive")),
+    Case("spec batch_loss shape", lambda: s_loss.batch_loss(-X(2, 3), X(1, 3)), ValueError, ("w: got shape (1, 3)", "(2, 3)")),
+    Case("spec batch_loss negative weight", lambda: s_loss.batch_loss(-X(1, 2), np.array([[2.0, -1.0]])), ValueError, ("w: got", "≥ 0")),
+    Case("spec shift empty", lambda: s_loss.shift(ids()), ValueError, ("x: got", "at least")),
+    Case("spec sequence_loss negative token", lambda: s_loss.sequence_loss(lambda t: X(len(t), 3), ids(0, -1)), IndexError, ("x: got a token -1", "from 0 to 2")),
+    Case("spec sequence_loss big token", lambda: s_loss.sequence_loss(lambda t: X(len(t), 3), ids(0, 3)), IndexError, ("x: got a token 3", "from 0 to 2")),
+    Case("spec is_autoregressive empty", lambda: s_operators.is_autoregressive(lambda X: X, X(0, 2)), ValueError, ("X: got 0 rows", "at least one")),
+    Case("spec is_rowwise empty", lambda: s_operators.is_rowwise(lambda X: X, X(0, 2)), ValueError, ("X: got 0 rows", "at least one")),
+    Case("spec is_indexed_rowwise shapes", lambda: s_operators.is_indexed_rowwise(lambda X: X, X(2, 2), X(3, 2)), ValueError, ("Z: got shape (3, 2)", "(2, 2)")),
+    Case("spec softmax one axis", lambda: s_operators.softmax(np.ones(3)), ValueError, ("A: got shape (3,)", "(n, m)")),
+    Case("spec softmax no columns", lambda: s_operators.softmax(X(2, 0)), ValueError, ("A: got shape (2, 0)",)),
+    Case("spec causal_mask one axis", lambda: s_operators.causal_mask(np.ones(3)), ValueError, ("A: got shape (3,)", "(n, m)")),
+    Case("spec cross_entropy_gradient token", lambda: s_gradients.cross_entropy_gradient(np.ones(3), 3), IndexError, ("x: got 3", "from 0 to 2")),
+    Case("spec cross_entropy_gradient negative", lambda: s_gradients.cross_entropy_gradient(np.ones(3), -1), IndexError, ("x: got -1", "from 0 to 2")),
+    Case("spec standardize_jacobian eps 0", lambda: s_gradients.standardize_jacobian(np.ones(3), 0.0), ValueError, ("eps: got 0.0", "> 0")),
+    Case("spec tempered temperature 0", lambda: s_inference.tempered(np.ones(3), 0.0), ValueError, ("temperature: got 0.0", "> 0")),
+    Case("spec tempered temperature nan", lambda: s_inference.tempered(np.ones(3), float("nan")), ValueError, ("temperature: got nan", "> 0")),
+    Case("spec quantile u", lambda: s_inference.quantile(np.array([0.5, 0.5]), 1.0), ValueError, ("u: got 1.0", "0 ≤ u < 1")),
+    Case("spec greedy n_new negative", lambda: s_inference.greedy(lambda x: X(len(x), 3), ids(0), -1), ValueError, ("n_new: got -1", "≥ 0")),
+    Case("spec utf8 surrogate", lambda: s_tokenization.utf8("\ud800"), ValueError, ("c: got the surrogate U+D800", "a character")),
+    Case("spec utf8 two characters", lambda: s_tokenization.utf8("ab"), ValueError, ("c: got 'ab'", "one character")),
+    Case("spec decode token negative", lambda: s_tokenization.decode([-1], [(1, 2)]), IndexError, ("tokens: got", "-1", "from 0 to 256")),
+    Case("spec decode token too big", lambda: s_tokenization.decode([257], [(1, 2)]), IndexError, ("tokens: got", "257", "from 0 to 256")),
+    Case("spec learn n_merges negative", lambda: s_tokenization.learn(["aa"], -1), ValueError, ("n_merges: got -1", "≥ 0")),
+    # tokenizer
+    Case("Tokenizer.encode bytes", lambda: tokenizer().encode(b"hi"), TypeError, ("text: got bytes", "str")),
+    Case("Tokenizer.encode None", lambda: tokenizer().encode(None), TypeError, ("text: got NoneType", "str")),
+    Case("Tokenizer.encode surrogate", lambda: tokenizer().encode("a\udc80"), ValueError, ("text: got the lone surrogate U+DC80 at position 1",)),
+    Case("Tokenizer.encode unknown special", lambda: tokenizer().encode("hi", allowed_special=["<|pad|>"]), ValueError,
+         ("allowed_special: got '<|pad|>'", "<|endoftext|>")),
+    Case("Tokenizer.encode special as str", lambda: tokenizer().encode("hi", allowed_special="all"), TypeError, ("allowed_special: got one str", "collection")),
+    Case("Tokenizer.encode_batch one str", lambda: tokenizer().encode_batch("hi"), TypeError, ("texts: got one str", "list of str")),
+    Case("Tokenizer.decode too big", lambda: tokenizer().decode([V]), IndexError, (f"token: got {V}", f"from 0 to {V - 1}")),
+    Case("Tokenizer.decode negative", lambda: tokenizer().decode([-1]), IndexError, ("token: got -1", f"from 0 to {V - 1}")),
+    Case("Tokenizer.decode float", lambda: tokenizer().decode([1.0]), TypeError, ("token: got 1.0", "an integer")),
+    Case("Tokenizer.train vocab_size too small", lambda: Tokenizer.train(["aa"], 256), ValueError, ("vocab_size: got 256", "at least 257")),
+    Case("Tokenizer.train vocab_size 300.0", lambda: Tokenizer.train(["aa"], 300.0), TypeError, ("vocab_size: got 300.0", "a whole number")),
+    Case("Tokenizer.train one str", lambda: Tokenizer.train("hello", 300), TypeError, ("texts: got one str", "list of str")),
+    Case("Tokenizer.train bytes", lambda: Tokenizer.train([b"hello"], 300), TypeError, ("text: got bytes", "str")),
+    Case("Tokenizer.train pattern", lambda: Tokenizer.train(["aa"], 300, pattern="("), ValueError, ("pattern: got '('", "regular expression")),
+    Case("Tokenizer.train pattern leaves out", lambda: Tokenizer.train(["a1"], 300, pattern="[a-z]+"), ValueError, ("pattern: got '[a-z]+'", "leaves out no part")),
+    Case("Tokenizer special twice", lambda: Tokenizer([], ["<a>", "<a>"]), ValueError, ("specials: got ['<a>', '<a>']", "different")),
+    Case("Tokenizer special empty", lambda: Tokenizer([], [""]), ValueError, ("specials: got ''", "not empty")),
+    Case("Tokenizer merge of a later token", lambda: Tokenizer([(97, 256)]), ValueError, ("merges: got (97, 256) as number 0", "from 0 to 255")),
+    Case("Tokenizer merge twice", lambda: Tokenizer([(97, 98), (97, 98)]), ValueError, ("merges: got a pair twice", "different")),
+    Case("Tokenizer merge of floats", lambda: Tokenizer([(97.0, 98)]), TypeError, ("merges: got (97.0, 98) as number 0", "integers")),
+    Case("Vocabulary without start", lambda: Vocabulary([], []).start, ValueError, ("specials: got none", "start marker")),
+    Case("learn_merges n_merges negative", lambda: tokenization.learn_merges({"aa": 2}, -1), ValueError, ("n_merges: got -1", "≥ 0")),
+    Case("Tokenizer.load no JSON", lambda: merges_file("{"), ValueError, ("path: got", "tokenizer.json", "Tokenizer.save")),
+    Case("Tokenizer.load other JSON", lambda: merges_file('{"merges": []}'), ValueError, ("path: got", "format", "Tokenizer.save")),
+    # derivations
+    Case("derive of a function", lambda: operators.derive(len), TypeError, ("module: got builtin_function_or_method", "torch.nn.Module")),
+    Case("derives of an object", lambda: operators.derives("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
+    Case("compose of nothing", lambda: operators.compose("T"), ValueError, ("premises: got none", "at least one")),
+    Case("add of a str", lambda: operators.add("T", "S"), TypeError, ("premises: got str", "Derivation")),
+    Case("pattern of a str", lambda: operators.pattern("A", "Q", "K"), TypeError, ("queries: got str", "Derivation")),
+    Case("product of a str", lambda: operators.product("AB", "A", "B"), TypeError, ("weights: got str", "Derivation")),
+    Case("directional_derivatives without weights", lambda: gradients.directional_derivatives(torch.nn.Identity(), lambda: z(1)), ValueError, ("model: got no weight",)),
+    # training
+    Case("TrainConfig steps 0", lambda: training.TrainConfig(steps=0), ValueError, ("steps: got 0", "at least 1")),
+    Case("TrainConfig lr negative", lambda: training.TrainConfig(lr=-1.0), ValueError, ("lr: got -1.0", "> 0")),
+    Case("TrainConfig lr nan", lambda: training.TrainConfig(lr=float("nan")), ValueError, ("lr: got nan", "> 0")),
+    Case("TrainConfig lr text", lambda: training.TrainConfig(lr="fast"), TypeError, ("lr: got 'fast'", "number")),
+    Case("TrainConfig seed half", lambda: training.TrainConfig(seed=0.5), TypeError, ("seed: got 0.5", "whole number")),
+    Case("TrainConfig warmup", lambda: training.TrainConfig(steps=10, warmup=11), ValueError, ("warmup: got 11", "steps = 10")),
+    Case("TrainConfig validation", lambda: training.TrainConfig(validation=1.0), ValueError, ("validation: got 1.0", "between 0 and 1")),
+    Case("TrainConfig betas", lambda: training.TrainConfig(betas=(0.9, 1.0)), ValueError, ("betas: got (0.9, 1.0)", "[0, 1)")),
+    Case("TrainConfig dtype", lambda: training.TrainConfig(dtype="float8"), ValueError, ("dtype: got 'float8'", "'bfloat16'")),
+    Case("sample_batch too short", lambda: training.sample_batch(tokens(1, 2), 3, 1, 0, 0), ValueError, ("tokens: got 2 tokens", "at least n = 3")),
+    Case("split_documents one", lambda: training.split_documents(["a"], 0.5, 0), ValueError, ("texts: got 1 documents", "at least 2")),
+    Case("split_documents one str", lambda: training.split_documents("abc", 0.5, 0), TypeError, ("texts: got one str",)),
+    Case("encode_corpus one str", lambda: training.encode_corpus(tokenizer(), "abc"), TypeError, ("texts: got one str",)),
+    Case("evaluate nothing", lambda: training.evaluate(model(), tokens(), 4, 0), ValueError, ("tokens: got no tokens", "at least 1")),
+    Case("bits_per_byte of nothing", lambda: training.bits_per_byte(1.0, 1, 0), ValueError, ("n_bytes: got 0", "at least 1")),
+    Case("choose_device unknown", lambda: training.choose_device("quantum"), ValueError, ("device: got 'quantum'", "'cpu'")),
+    Case("train on too little", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(1, 2), tokens(1), device="cpu", progress=False),
+         ValueError, ("tokens: got 2 tokens", f"at least n = {M}")),
+    Case("plan unknown choice", lambda: training.plan(1000, layer=2), ValueError, ("choices: got ['layer']", "'layers'")),
+    Case("read_text missing", lambda: training.read_text("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'", "text file")),
+    Case("read_text folder", lambda: training.read_text("."), ValueError, ("path: got the folder '.'", "text file")),
+    Case("read_text not UTF-8", lambda: text_file(b"ab\xff" + b"a" * 5000), ValueError, ("path: got the byte 0xff at position 2", "want a text file in UTF-8")),
+    Case("read_text too short", lambda: text_file(b"ab"), ValueError, ("path: got 2 bytes", "at least 4096")),
+    # a saved folder
+    Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
+    Case("save another tokenizer", lambda: training.save("no/such/folder", model(), Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
+    Case("load missing folder", lambda: training.load("no/such/folder"), FileNotFoundError, ("folder: got no folder at 'no/such/folder'", "`save`")),
+    Case("load device", lambda: saved(lambda folder: training.load(folder, "quantum")), ValueError, ("device: got 'quantum'", "'cuda'")),
+    Case("load without config.json", lambda: saved(remove("config.json")), FileNotFoundError, ("folder: got", "without config.json", "`save`")),
+    Case("load without model.safetensors", lambda: saved(remove("model.safetensors")), FileNotFoundError, ("folder: got", "without model.safetensors")),
+    Case("load without tokenizer.json", lambda: saved(remove("tokenizer.json")), FileNotFoundError, ("folder: got", "without tokenizer.json")),
+    Case("load empty config.json", lambda: saved(write("config.json", b"")), ValueError, ("config.json: got no JSON", "`save`")),
+    Case("load config.json of other bytes", lambda: saved(write("config.json", b"\xff\xfe{")), ValueError, ("config.json: got no JSON", "`save`")),
+    Case("load config.json deep", lambda: saved(write("config.json", b"[" * 100_000)), ValueError, ("config.json: got no JSON", "`save`")),
+    Case("load config.json of a list", lambda: saved(write("config.json", b"[]")), ValueError, ("config.json: got no table", "`save`")),
+    Case("load config.json unknown field", lambda: saved(edit(d_modle=4)), ValueError, ("config.json: got the unknown field ['d_modle']", "d_model")),
+    Case("load config.json missing field", lambda: saved(edit(vocab_size=None)), ValueError, ("config.json", "vocab_size")),
+    Case("load config.json wrong type", lambda: saved(edit(d_model="4")), ValueError, ("config.json: d_model: got '4'", "a whole number")),
+    Case("load config.json other size", lambda: saved(edit(d_ff=7)), ValueError, ("model.safetensors: got", "shape (6, 4)", "(7, 4)")),
+    Case("load config.json too many layers", lambda: saved(edit(n_layers=2)), ValueError, ("model.safetensors: got other weights", "blocks.1", "config.json")),
+    Case("load config.json another vocabulary", lambda: saved(edit(vocab_size=V + 1)), ValueError, (f"tokenizer.json: got {V} tokens", f"vocab_size = {V + 1}")),
+    Case("load config.json scale text", lambda: saved(edit(scale="x")), ValueError, ("config.json: scale: got 'x'",)),
+    Case("load cut weights", lambda: saved(cut_file("model.safetensors")), ValueError, ("model.safetensors: got no safetensors file", "`save`")),
+    Case("load empty weights", lambda: saved(write("model.safetensors", b"")), ValueError, ("model.safetensors: got no safetensors file",)),
+    Case("load pickled weights", lambda: saved(write("model.safetensors", b"\x80\x04K\x01.")), ValueError, ("model.safetensors: got no safetensors file",)),
+    Case("load weights nan", lambda: saved(edit_weights(lambda w: w["norm.bias"].fill_(float("nan")))), ValueError, ("model.safetensors: got norm.bias", "finite")),
+    Case("load weights inf", lambda: saved(edit_weights(lambda w: w["norm.bias"].fill_(float("inf")))), ValueError, ("model.safetensors: got norm.bias", "finite")),
+    Case("load weights of integers", lambda: saved(edit_weights(lambda w: w.update({"norm.bias": w["norm.bias"].long()}))), ValueError,
+         ("model.safetensors: got norm.bias", "int64", "floating")),
+    Case("load a weight missing", lambda: saved(edit_weights(lambda w: w.pop("norm.bias"))), ValueError, ("model.safetensors: got other weights: ['norm.bias']",)),
+    Case("load a weight of another shape", lambda: saved(edit_weights(lambda w: w.update({"norm.bias": z(5)}))), ValueError, ("norm.bias of shape (5,)", "want (4,)")),
+    Case("load cut tokenizer.json", lambda: saved(cut_file("tokenizer.json")), ValueError, ("tokenizer.json", "Tokenizer.save")),
+    Case("load tokenizer.json of a list", lambda: saved(write("tokenizer.json", b"[]")), ValueError, ("tokenizer.json", "Tokenizer.save")),
+    # inference
+    Case("generate token too big", lambda: inference.generate(model(), tokens(V), 1), IndexError, (f"tokens: got a token {V}", f"from 0 to {V - 1}")),
+    Case("generate float tokens", lambda: inference.generate(model(), z(2), 1), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("generate list", lambda: inference.generate(model(), [1, 2], 1), TypeError, ("tokens: got list", "tensor")),
+    Case("generate a number", lambda: inference.generate(model(), torch.tensor(1), 1), ValueError, ("tokens: got shape ()", "(n)")),
+    Case("generate empty prompt", lambda: inference.generate(model(), tokens(), 1), ValueError, ("tokens: got an empty prompt", "at least 1")),
+    Case("generate n_new negative", lambda: inference.generate(model(), tokens(1), -1), ValueError, ("n_new: got -1", "≥ 0")),
+    Case("generate n_new 2.5", lambda: inference.generate(model(), tokens(1), 2.5), TypeError, ("n_new: got 2.5", "whole number")),
+    Case("generate temperature negative", lambda: inference.generate(model(), tokens(1), 1, temperature=-1.0), ValueError, ("temperature: got -1.0", "≥ 0")),
+    Case("generate temperature nan", lambda: inference.generate(model(), tokens(1), 1, temperature=float("nan")), ValueError, ("temperature: got nan", "finite")),
+    Case("generate temperature text", lambda: inference.generate(model(), tokens(1), 1, temperature="hot"), TypeError, ("temperature: got 'hot'", "number")),
+    Case("generate start too big", lambda: inference.generate(model(), tokens(1), 1, start=V), IndexError, (f"start: got {V}", f"from 0 to {V - 1}")),
+    Case("generate stop negative", lambda: inference.generate(model(), tokens(1), 1, stop=-1), IndexError, ("stop: got -1", f"from 0 to {V - 1}")),
+    Case("generate start 0.5", lambda: inference.generate(model(), tokens(1), 1, start=0.5), TypeError, ("start: got 0.5", "whole number")),
+    Case("generate from nan", lambda: inference.generate(infinite_model(), tokens(1), 1), ValueError, ("model: got scores", "finite")),
+    Case("generate from another model", lambda: inference.generate(torch.nn.Identity(), tokens(1), 1), TypeError, ("model: got Identity", "TransformerLM")),
+    Case("distribution temperature 0", lambda: inference.distribution(model(), tokens(1), 0.0), ValueError, ("temperature: got 0.0", "> 0")),
+    Case("complete bytes", lambda: inference.complete(model(), tokenizer(), b"hi"), TypeError, ("got bytes", "str")),
+    Case("complete another tokenizer", lambda: inference.complete(model(), Tokenizer([]), "hi"), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
+    Case("complete seed negative", lambda: inference.complete(model(), tokenizer(), "hi", seed=-1), ValueError, ("seed: got -1", "≥ 0")),
+    Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("got -1", "≥ 0")),
+]  # fmt: skip
+
+
+def outcome(call: Callable[[], object]) -> list[str]:
+    """[type, message] of what the call raises; ["nothing raised", the result] when it raises nothing."""
+    try:
+        result = call()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return ["nothing raised", repr(result)[:200]]
+
+
+def main() -> None:
+    json.dump({case.name: outcome(case.call) for case in CASES}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

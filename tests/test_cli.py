@@ -1,0 +1,147 @@
+"""The command line, as a user meets it: each case is a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tlm_book.tokenization import documents
+
+TINY = ["--steps", "4", "--vocab-size", "280", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "16",
+        "--batch-size", "2", "--device", "cpu", "--quiet"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python -m tlm_book` with these arguments, on one thread."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        [sys.executable, "-m", "tlm_book", *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=300
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str], *words: str) -> bool:
+    """Status 2, one line that holds the words, no traceback."""
+    one_line = run.stderr.startswith("tlm_book: error: ") and run.stderr.count("\n") == 1
+    return run.returncode == 2 and one_line and all(word in run.stderr for word in words)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    file = tmp_path_factory.mktemp("text") / "essays.txt"
+    file.write_text("\n\n".join(documents()[:6]), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def trained(text):
+    folder = text.parent / "models" / "tiny"
+    run = command("train", "--data", text, "--out", folder, *TINY)
+    assert run.returncode == 0, run.stderr
+    return folder, run
+
+
+def test_train_reports_and_writes(trained):
+    folder, run = trained
+    assert "bigram" in run.stdout and "bits per byte" in run.stdout and str(folder) in run.stdout
+    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+    assert [p.name for p in folder.parent.iterdir()] == ["tiny"]
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log] == [1, 2, 3, 4] and "held_out" in log[-1]
+    settings = json.loads((folder / "config.json").read_text())
+    assert settings["model"]["d_model"] == 16 and settings["training"]["steps"] == 4
+
+
+def test_train_shows_progress(text, tmp_path):
+    run = command("train", "--data", text, "--out", tmp_path / "m", *TINY[:-1])
+    assert run.returncode == 0 and "4/4" in run.stderr and "4/4" not in run.stdout
+
+
+def test_generate_is_reproducible(trained):
+    folder, _ = trained
+    options = ["generate", "--model", folder, "--prompt", "Naïve 🙂", "--tokens", "12", "--device", "cpu"]
+    first, again, other = command(*options), command(*options), command(*options, "--seed", "5")
+    assert first.returncode == 0 and first.stdout.startswith("Naïve 🙂") and len(first.stdout) > len("Naïve 🙂\n")
+    assert first.stdout == again.stdout != other.stdout
+
+
+def test_generate_uses_the_shipped_model():
+    run = command("generate", "--prompt", "The water", "--tokens", "8", "--temperature", "0")
+    assert run.returncode == 0 and run.stdout.startswith("The water")
+
+
+def test_existing_folder_is_left_alone(trained, text):
+    folder, _ = trained
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert refused(command("train", "--data", text, "--out", folder, *TINY), str(folder), "exists")
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_missing_file(tmp_path):
+    assert refused(command("train", "--data", tmp_path / "none.txt", "--out", tmp_path / "m", *TINY), "none.txt")
+    assert not (tmp_path / "m").exists()
+
+
+def test_folder_in_place_of_a_file(tmp_path):
+    assert refused(command("train", "--data", tmp_path, "--out", tmp_path / "m", *TINY), "folder")
+
+
+def test_latin_1_file(tmp_path):
+    file = tmp_path / "latin.txt"
+    file.write_bytes(("x" * 4000 + "café au lait ").encode("latin-1") * 3)
+    assert refused(command("train", "--data", file, "--out", tmp_path / "m", *TINY), "0xe9", "position 4003", "UTF-8")
+
+
+def test_small_file(tmp_path):
+    file = tmp_path / "small.txt"
+    file.write_text("x" * 100)
+    assert refused(command("train", "--data", file, "--out", tmp_path / "m", *TINY), "100 bytes", "4096")
+
+
+@pytest.mark.parametrize("content", ["天地玄黄，宇宙洪荒。日月盈昃，" * 200, "🙂🎈🐝 " * 1500, "one endless line " * 600, "x" * 12000])
+def test_unusual_texts(content, tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(content, encoding="utf-8")
+    run = command("train", "--data", file, "--out", tmp_path / "m", *TINY)
+    assert run.returncode == 0, run.stderr
+    run = command("generate", "--model", tmp_path / "m", "--prompt", content[:5], "--tokens", "5")
+    assert run.returncode == 0 and run.stdout.startswith(content[:5])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--heads", "3"], ["n_heads", "3"]),
+        (["--vocab-size", "100"], ["vocab_size", "257"]),
+        (["--steps", "0"], ["steps", "0"]),
+        (["--lr", "-1"], ["lr", "-1"]),
+        (["--lr", "1e30"], ["loss", "smaller lr"]),
+        (["--context", "100000"], ["tokens", "100000"]),
+        (["--device", "toaster"], ["device", "toaster"]),
+    ],
+)
+def test_wrong_choices(options, words, text, tmp_path):
+    assert refused(command("train", "--data", text, "--out", tmp_path / "m", *TINY, *options), *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_broken_model(trained, tmp_path):
+    folder, _ = trained
+    assert refused(command("generate", "--model", tmp_path / "none", "--prompt", "a"), "none")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    assert refused(command("generate", "--model", broken, "--prompt", "a"), "model.safetensors")
+    (broken / "tokenizer.json").write_text("{}")
+    assert refused(command("generate", "--model", broken, "--prompt", "a"), "tokenizer.json")
+    assert refused(command("generate", "--model", folder, "--temperature", "-1"), "temperature", "-1")
+    assert refused(command("generate", "--model", folder, "--tokens", "-1"), "n_new", "-1")
+
+
+def test_help_names_the_commands():
+    run = command("--help")
+    assert run.returncode == 0 and "train" in run.stdout and "generate" in run.stdout
+    assert command("train", "--out", "x").returncode == 2  # neither --data nor --book
