@@ -46,8 +46,9 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
     got = tuple(array.shape)
     tail = got[len(got) - len(wants):]
     fits = len(got) >= len(wants) and all(not isinstance(w, int) or w == g for w, g in zip(wants, tail))
-    lead = "…, " if len(got) > len(wants) else ""
-    expects(fits, argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
+    if not fits:  # the message is built only when it is needed: torch.compile cannot trace it
+        lead = "…, " if len(got) > len(wants) else ""
+        expects(False, argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
 
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:

@@ -28,8 +28,8 @@ class Normalization(nn.Module):
     gradient; in the mode "none", or with eps = 0, it gives NaN. ValueError for another width, an unknown mode or a negative
     eps; TypeError when x holds no floating point numbers.
 
-    >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0]))
-    tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000], grad_fn=<AddcmulBackward0>)
+    >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0])).detach()
+    tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000])
 
     Chapter: normalization.
     """

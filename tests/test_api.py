@@ -1,0 +1,98 @@
+"""The front door: what `import tlm_book` costs and offers; and every example in a docstring gives what it says."""
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+
+import pytest
+
+import tlm_book
+
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(tlm_book.__path__, "tlm_book.") if not module.name.endswith("__main__")
+)
+
+
+def fresh(code: str) -> None:
+    """Run code in a new interpreter, as a user would: without the runtime type checker."""
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, env=environment)
+
+
+def test_import_is_light():
+    fresh("import sys, tlm_book; assert not {'torch', 'numpy', 'matplotlib'} & set(sys.modules), 'import tlm_book loads too much'")
+
+
+def test_the_specification_needs_no_torch():
+    fresh("import sys, tlm_book.spec.operators, tlm_book.spec.loss; assert 'torch' not in sys.modules")
+
+
+def test_looking_around_loads_nothing():
+    fresh("import sys, tlm_book; dir(tlm_book); assert not hasattr(tlm_book, 'nonsense'); assert 'torch' not in sys.modules")
+
+
+@pytest.mark.parametrize("name", tlm_book.__all__)
+def test_front_door_names_resolve(name):
+    thing = getattr(tlm_book, name)
+    assert thing is getattr(tlm_book, name) and name in dir(tlm_book)
+    if name != "__version__":
+        assert thing.__module__.startswith("tlm_book.") and thing.__name__ == name and name in importlib.import_module(thing.__module__).__all__
+
+
+def test_front_door_is_the_design():
+    assert {"Config", "TransformerLM", "Tokenizer", "train", "load", "generate", "derive", "__version__"} <= set(tlm_book.__all__)
+    assert len(set(tlm_book.__all__)) == len(tlm_book.__all__)
+    names: dict = {}
+    exec("from tlm_book import *", names)
+    assert set(tlm_book.__all__) <= set(names)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'tlm_book' has no attribute 'Transformer'"):
+        tlm_book.Transformer
+
+
+def test_version_is_that_of_the_project():
+    from importlib import metadata
+
+    assert tlm_book.__version__ == metadata.version("tlm_book")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_all_names_exist_and_stand_once(name):
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", [])
+    assert len(set(names)) == len(names)
+    assert all(hasattr(module, key) for key in names)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(name)
+    report = io.StringIO()
+    with contextlib.redirect_stdout(report):
+        result = doctest.testmod(module)
+    assert result.failed == 0, report.getvalue()
+    written = len(re.findall(r"^\s*>>> ", inspect.getsource(module), re.M))
+    assert result.attempted == written, f"{written} examples are written, {result.attempted} ran"
+
+
+def test_command_line_says_what_is_wrong_in_one_line(tmp_path):
+    from tlm_book.__main__ import main
+
+    report = io.StringIO()
+    with contextlib.redirect_stderr(report):
+        status = main(["train", "--data", str(tmp_path / "none.txt"), "--out", str(tmp_path / "out"), "--quiet"])
+    assert status == 2 and not (tmp_path / "out").exists()
+    assert re.fullmatch(r"tlm_book: error: path: got no file at .*, want a text file\n", report.getvalue())
+    report = io.StringIO()
+    with contextlib.redirect_stderr(report):
+        status = main(["generate", "--model", str(tmp_path / "none"), "--prompt", "x"])
+    assert status == 2 and re.fullmatch(r"tlm_book: error: folder: got no folder at .*\n", report.getvalue())

@@ -1,0 +1,42 @@
+"""What a user is told about bad input: the table of `bad_inputs.py`, run in a fresh interpreter without the runtime type checker."""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bad_inputs import CASES, OWED, Case
+
+SCRIPT = Path(__file__).with_name("bad_inputs.py")
+
+
+@functools.cache
+def outcomes() -> dict[str, list[str]]:
+    """{case: [type, message]}, from one run of the table."""
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
+    result = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(result.stdout)
+
+
+def owed(case: Case) -> tuple:
+    return (pytest.mark.xfail(strict=True, reason="this message is still owed; delete its name from OWED when it is there"),) * (case.name in OWED)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=owed(case), id=case.name) for case in CASES])
+def test_bad_input_is_named(case):
+    kind, message = outcomes()[case.name]
+    assert kind == case.error.__name__, f"got {kind}: {message}"
+    missing = [words for words in case.words if words not in message]
+    assert not missing, f"{missing} not in: {message}"
+    assert re.search(r"\S: got .+want .+", message, re.S), f"not in the form 'argument: got …, want …': {message}"
+
+
+def test_the_table_is_a_table():
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names) == len(outcomes()) >= 45
+    assert set(OWED) <= set(names)
+    assert all(case.error in (ValueError, TypeError, IndexError, FileNotFoundError, FileExistsError) for case in CASES)

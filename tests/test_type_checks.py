@@ -1,0 +1,132 @@
+"""The runtime type checker is on in tests and reaches every signature of the package; without its variable it is not even loaded."""
+
+import importlib
+import inspect
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+import tlm_book
+from tlm_book import operators
+from tlm_book.spec import attention as s_attention
+from tlm_book.spec import embedding as s_embedding
+from tlm_book.transformer_lm import Config, TransformerLM
+
+WRONG = {
+    "spec attention: a key too wide": lambda: s_attention.attention(np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 3))),
+    "spec embed: tokens are floats": lambda: s_embedding.embed(np.ones(2), np.ones((2, 3))),
+    "causal_mask: one axis": lambda: operators.causal_mask(torch.ones(3)),
+    "causal_mask: integers": lambda: operators.causal_mask(torch.ones(3, 3, dtype=torch.long)),
+    "TransformerLM: tokens are floats": lambda: TransformerLM(Config(4, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))(torch.ones(2)),
+    "Config: a size that is no int": lambda: Config(4.0),
+    "derive: no module": lambda: operators.derive("Linear"),
+}
+
+
+@pytest.mark.parametrize("call", WRONG.values(), ids=WRONG)
+def test_wrong_types_are_refused(call):
+    with pytest.raises(TypeCheckError):
+        call()
+
+
+MODULES = sorted(module.name for module in pkgutil.walk_packages(tlm_book.__path__, "tlm_book.") if not module.name.endswith("__main__"))
+
+
+def exported() -> list[tuple[str, Callable]]:
+    """(label, callable) for every public function, method, class method and property getter that the package defines."""
+    found = []
+    for name in MODULES:
+        for key, thing in vars(importlib.import_module(name)).items():
+            if key.startswith("_") or getattr(thing, "__module__", None) != name:
+                continue  # private, imported, a type alias or a constant
+            if inspect.isfunction(thing):
+                found.append((f"{name}.{key}", thing))
+            elif inspect.isclass(thing):
+                for attribute, value in vars(thing).items():
+                    value = value.fget if isinstance(value, property) else value.__func__ if isinstance(value, classmethod) else value
+                    if inspect.isfunction(value) and value.__module__ == name and not generated(attribute, value):
+                        found.append((f"{name}.{key}.{attribute}", value))
+    return found
+
+
+def generated(attribute: str, function: Callable) -> bool:
+    """Methods that dataclasses write, less __init__, take no arguments of the user's."""
+    source = inspect.unwrap(function).__code__.co_filename
+    return not source.endswith(".py") and attribute != "__init__"
+
+
+def is_checked(function: Callable) -> bool:
+    """One of the wrappers around the function is jaxtyping's."""
+    while function is not None:
+        if function.__code__.co_filename.replace(os.sep, "/").endswith("jaxtyping/_decorator.py"):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+@pytest.mark.parametrize(("label", "function"), exported(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_signature_is_checked(label, function):
+    assert is_checked(function), f"{label}: not wrapped by the checker"
+
+
+class Stranger:
+    """An object that no signature asks for."""
+
+
+def strangers(function: Callable) -> tuple[list, dict] | None:
+    """Arguments of no wanted type for everything that must be given; None when the signature takes anything."""
+    positional, named, typed = [], {}, False
+    for p in inspect.signature(function).parameters.values():
+        if p.annotation is p.empty and p.name in ("self", "cls"):
+            positional.append(None)
+        elif p.default is p.empty and p.kind is not p.VAR_KEYWORD:
+            typed |= p.annotation not in (object, Any, p.empty)
+            if p.kind is p.KEYWORD_ONLY:
+                named[p.name] = Stranger()
+            else:
+                positional.append(Stranger())
+    return (positional, named) if typed else None
+
+
+TYPED = [(label, function) for label, function in exported() if strangers(function)]
+
+
+@pytest.mark.parametrize(("label", "function"), TYPED, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_signature_refuses_a_stranger(label, function):
+    positional, named = strangers(function)
+    with pytest.raises(TypeCheckError):
+        function(*positional, **named)
+
+
+def test_the_list_is_not_empty():
+    labels = [label for label, _ in exported()]
+    assert len(labels) > 100 and len(TYPED) > 0.7 * len(labels)
+    assert "tlm_book.transformer_lm.TransformerLM.forward" in labels and "tlm_book.spec.operators.softmax" in labels
+
+
+@pytest.mark.parametrize(("label", "function"), exported(), ids=lambda value: value if isinstance(value, str) else "")
+def test_arrays_have_shapes_in_signatures(label, function):
+    for name, annotation in inspect.get_annotations(inspect.unwrap(function)).items():
+        assert annotation not in (torch.Tensor, np.ndarray), f"{label}: {name} is an array without a shape; write Float[…, \"n d\"]"
+
+
+@pytest.mark.parametrize("value", [None, "0", ""])
+def test_without_the_variable_nothing_is_checked(value):
+    environment = {name: v for name, v in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
+    if value is not None:
+        environment["TLM_BOOK_TYPECHECK"] = value
+    code = (
+        "import sys, numpy as np\n"
+        "from tlm_book.spec.operators import agree\n"
+        "assert agree(1.0 * np.ones(2), np.ones(2), tol=np.float32(1e-12))\n"
+        "assert 'beartype' not in sys.modules and not hasattr(agree, '__wrapped__')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
