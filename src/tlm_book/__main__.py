@@ -64,6 +64,8 @@ def generate(options: dict[str, object]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Status 0; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
     options = vars(arguments().parse_args(argv))
     run = {"train": train, "generate": generate}[options.pop("command")]
     try:

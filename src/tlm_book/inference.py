@@ -118,7 +118,7 @@ def generate(
         token = draw(last_scores(model, tokens, start), temperature, generator)
         if stop is not None:
             token = token.masked_fill(over, stop)
-            over = over | (token == stop)
+            over = token == stop
         tokens = torch.cat((tokens, token[..., None].to(tokens.dtype)), dim=-1)
         if stop is not None and bool(over.all()):
             break

@@ -1,3 +1,5 @@
+"""The transformer language model. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
+
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_length, expects_one_of, expects_positive
+from tlm_book.checks import expects, expects_length, expects_one_of, expects_positive, expects_shape
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import ACTIVATIONS
@@ -15,54 +17,96 @@ from tlm_book.normalization import EPS_MODES, Normalization
 from tlm_book.operators import Derivation, compose, derive, derives
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
 
+__all__ = [
+    "Settings",
+    "Config",
+    "TransformerLM",
+    "count_parameters",
+]
 
+
+# transformer_lm: Every choice has a name
 @dataclass(frozen=True)
-class Config:
+class Settings:
     """Every choice that makes a transformer language model; the defaults are the article's. (W-tlm-params)
+
+    ValueError or TypeError for a value that describes no model.
 
     Chapter: transformer_lm.
     """
 
-    vocab_size: int
-    d_model: int = 512
-    d_ff: int = 2048
-    n_layers: int = 6
-    n_heads: int = 8
-    max_len: int = 2048
+    vocab_size: int  # V
+    d_model: int = 512  # d: the width of the rows
+    d_ff: int = 2048  # the width inside the feed-forward layer
+    n_layers: int = 6  # L: the number of decoder blocks
+    n_heads: int = 8  # h
+    max_len: int = 2048  # M
     d_head: int | None = None  # None: d_model / n_heads
     activation: str = "relu"
-    norm: str = "pre"
-    final_norm: bool = True
-    variant: str = "sequential"
+    norm: str = "pre"  # "post": after each sum; "none": none inside the blocks
+    final_norm: bool = True  # whether N stands before Φ
+    variant: str = "sequential"  # how a block is wired
     eps: float = 1e-6
-    eps_mode: str = "outside"
+    eps_mode: str = "outside"  # σ + ε; "inside": √(σ² + ε); "none": σ
     pe: str = "learned_from_sinusoid"
-    pe_start: int = 1
-    embed_scale: bool = False  # True: multiply embeddings by √d_model
-    qkv_bias: bool = False
-    out_bias: bool = True
-    unembed_bias: bool = True
+    pe_start: int = 1  # the position of the first token, for the sinusoid
+    embed_scale: bool = False  # True: embeddings are multiplied by √d_model
+    qkv_bias: bool = False  # biases in queries, keys and values
+    out_bias: bool = True  # bias in the attention's output matrix
+    unembed_bias: bool = True  # b
     tied: bool = False  # True: Y is the embedding table, transposed
-    scale: float | None = None  # None: 1/√d_head
-    dropout: float = 0.0
+    scale: float | None = None  # of attention scores; None: 1/√d_head
+    dropout: float = 0.0  # in training mode only
 
     def __post_init__(self) -> None:
-        expects_positive(
-            vocab_size=self.vocab_size, d_model=self.d_model, d_ff=self.d_ff,
-            n_layers=self.n_layers, n_heads=self.n_heads, max_len=self.max_len,
-        )
-        if self.d_head is None:
-            expects(self.d_model % self.n_heads == 0, "n_heads", self.n_heads, f"a divisor of d_model = {self.d_model}")
-        expects_one_of("activation", self.activation, tuple(ACTIVATIONS))
-        expects_one_of("norm", self.norm, NORMS)
-        expects_one_of("variant", self.variant, VARIANTS)
-        expects_one_of("eps_mode", self.eps_mode, EPS_MODES)
-        expects_one_of("pe", self.pe, KINDS)
-        expects(0 <= self.dropout < 1, "dropout", self.dropout, "a probability in [0, 1)")
+        _check_sizes(self)
+        _check_numbers(self)
+        _check_choices(self)
 
-    def replace(self, **changes: object) -> "Config":
+    def replace(self, **changes: object) -> "Settings":
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+
+# transformer_lm: Every choice has a name
+def _check_sizes(c: Settings) -> None:
+    for name in ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len"):
+        expects_positive(**{name: getattr(c, name)})
+    if c.d_head is None:
+        expects(c.d_model % c.n_heads == 0, "n_heads", c.n_heads, f"a divisor of d_model = {c.d_model}")
+    else:
+        expects_positive(d_head=c.d_head)
+    if c.pe in ("sinusoidal", "learned_from_sinusoid"):
+        expects(c.d_model % 2 == 0, "d_model", c.d_model, "an even width: each sine needs its cosine")
+
+
+def _check_numbers(c: Settings) -> None:
+    expects(isinstance(c.pe_start, int) and not isinstance(c.pe_start, bool), "pe_start", repr(c.pe_start), "a whole number", TypeError)
+    for name in ("eps", "dropout") if c.scale is None else ("eps", "dropout", "scale"):
+        got = getattr(c, name)
+        expects(isinstance(got, int | float) and not isinstance(got, bool), name, repr(got), "a number", TypeError)
+    expects(0 <= c.eps < math.inf, "eps", c.eps, "a finite number ≥ 0")
+    expects(0 <= c.dropout < 1, "dropout", c.dropout, "a probability in [0, 1)")
+    expects(c.scale is None or math.isfinite(c.scale), "scale", c.scale, "a finite number")
+
+
+def _check_choices(c: Settings) -> None:
+    expects_one_of("activation", c.activation, tuple(ACTIVATIONS))
+    expects_one_of("norm", c.norm, NORMS)
+    expects_one_of("variant", c.variant, VARIANTS if c.norm != "post" else ("sequential",))
+    expects_one_of("eps_mode", c.eps_mode, EPS_MODES)
+    expects_one_of("pe", c.pe, KINDS)
+    for name in ("final_norm", "embed_scale", "qkv_bias", "out_bias", "unembed_bias", "tied"):
+        expects(isinstance(getattr(c, name), bool), name, repr(getattr(c, name)), "True or False", TypeError)
+
+
+# transformer_lm: Every choice has a name
+@dataclass(frozen=True)
+class Config(Settings):
+    """`Settings`, with the models of the sources as presets: Config(V), Config.gpt2(), Config.lei_mao(V, n_layers=2), …
+
+    Chapter: transformer_lm.
+    """
 
     @classmethod
     def wojcik(cls, vocab_size: int, **changes: object) -> "Config":
@@ -71,15 +115,18 @@ class Config:
 
     @classmethod
     def lelarge(cls, vocab_size: int, **changes: object) -> "Config":
-        """Lelarge: query, key and value biases, no output matrix bias, ε inside the root, no positions of its own."""
-        return cls(vocab_size, **{"eps": 1e-5, "eps_mode": "inside", "qkv_bias": True, "pe": "none"} | changes)
+        """Lelarge: pre-norm, one head with query, key and value biases, ε inside the root; no positions, no last normalization."""
+        settings = {
+            "n_heads": 1, "qkv_bias": True, "out_bias": False, "eps": 1e-5, "eps_mode": "inside", "pe": "none", "final_norm": False,
+        }
+        return cls(vocab_size, **settings | changes)
 
     @classmethod
     def becker_kahn(cls, vocab_size: int, **changes: object) -> "Config":
         """Becker-Kahn: no normalization, no score scale, learned positions, no biases in attention or unembedding."""
         settings = {
             "norm": "none", "final_norm": False, "scale": 1.0, "pe": "learned", "pe_start": 0,
-            "qkv_bias": False, "out_bias": False, "unembed_bias": False, "activation": "gelu",
+            "out_bias": False, "unembed_bias": False, "activation": "gelu",
         }
         return cls(vocab_size, **settings | changes)
 
@@ -87,8 +134,7 @@ class Config:
     def agarwal(cls, vocab_size: int, **changes: object) -> "Config":
         """Agarwal: post-norm without ε, fixed sinusoids from position 1, no biases in attention."""
         settings = {
-            "norm": "post", "final_norm": False, "eps_mode": "none", "eps": 0.0, "pe": "sinusoidal", "pe_start": 1,
-            "out_bias": False, "embed_scale": True,
+            "norm": "post", "final_norm": False, "eps": 0.0, "eps_mode": "none", "pe": "sinusoidal", "pe_start": 1, "out_bias": False,
         }
         return cls(vocab_size, **settings | changes)
 
@@ -96,7 +142,7 @@ class Config:
     def lei_mao(cls, vocab_size: int, **changes: object) -> "Config":
         """Lei Mao: post-norm, fixed sinusoids from position 0, embeddings scaled by √d_model, no biases in attention."""
         settings = {
-            "norm": "post", "final_norm": False, "eps_mode": "inside", "eps": 1e-5, "pe": "sinusoidal", "pe_start": 0,
+            "norm": "post", "final_norm": False, "eps": 1e-5, "eps_mode": "inside", "pe": "sinusoidal", "pe_start": 0,
             "out_bias": False, "embed_scale": True,
         }
         return cls(vocab_size, **settings | changes)
@@ -120,98 +166,119 @@ class Config:
         return cls(vocab_size, **settings | changes)
 
 
-class TransformerLM(nn.Module):
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: token ids (*batch, n) to scores (*batch, n, vocab_size). (W-tlm-def)
+# transformer_lm: The model in torch
+_OF_BLOCKS = ("d_head", "activation", "norm", "variant", "eps", "eps_mode", "qkv_bias", "out_bias", "scale", "dropout")
 
-    Errors: IndexError for a token outside the vocabulary, TypeError for tokens that are not integers, ValueError for n outside 1 … max_len.
+
+class TransformerLM(nn.Module):
+    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores (*batch, n, vocab_size). (W-tlm-def)
+
+    TypeError for tokens that are no integer tensor, IndexError for a token outside the vocabulary (on the CPU; on a GPU
+    the check would wait for the device), ValueError for n outside 1 … max_len.
+
+    >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
+    torch.Size([3, 5])
 
     Chapter: transformer_lm.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        expects(isinstance(config, Config), "config", type(config).__name__, "a Config", TypeError)
         c = self.config = config
+        options = {name: getattr(c, name) for name in _OF_BLOCKS}
         self.embedding = Embedding(c.vocab_size, c.d_model, math.sqrt(c.d_model) if c.embed_scale else 1.0)
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
         self.dropout = nn.Dropout(c.dropout)
-        self.blocks = nn.ModuleList(
-            DecoderBlock(
-                c.d_model, c.n_heads, c.d_ff, d_head=c.d_head, activation=c.activation, norm=c.norm, variant=c.variant,
-                eps=c.eps, eps_mode=c.eps_mode, qkv_bias=c.qkv_bias, out_bias=c.out_bias, scale=c.scale, dropout=c.dropout,
-            )
-            for _ in range(c.n_layers)
-        )
+        self.blocks = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.norm = Normalization(c.d_model, c.eps, c.eps_mode) if c.final_norm else nn.Identity()
         self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)  # Φ
         if c.tied:
             self.unembedding.weight = self.embedding.table.weight
         self.initialize()
 
-    @torch.no_grad()
-    def initialize(self) -> None:
-        """Normal weights of standard deviation 0.02, zero biases; layers that write to the stream are 1/√(2L) smaller."""
-        std = 0.02
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                writes = name.endswith(("attention.out", "feed_forward.down"))
-                nn.init.normal_(module.weight, std=std / math.sqrt(2 * self.config.n_layers) if writes else std)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=1 / math.sqrt(self.config.d_model) if self.config.embed_scale else std)
-
-    def stream(self, tokens: Int[Tensor, "*batch n"]) -> list[Float[Tensor, "*batch n d"]]:
-        """What each block reads, in order, and last what the final normalization reads: L + 1 tensors."""
-        expects_length("tokens", tokens.shape[-1], self.config.max_len)
-        streams = [self.dropout(self.position(self.embedding(tokens)))]
-        for block in self.blocks:
-            streams.append(block(streams[-1]))
-        return streams
-
     def forward(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n V"]:
-        expects_length("tokens", tokens.shape[-1], self.config.max_len)
-        x = self.dropout(self.position(self.embedding(tokens)))
+        x = self._first(tokens)
         for block in self.blocks:
             x = block(x)
         return self.unembedding(self.norm(x))
+
+    def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
+        expects(isinstance(tokens, Tensor), "tokens", type(tokens).__name__, "a tensor of integers", TypeError)
+        expects_shape("tokens", tokens, ("n",))
+        expects_length("tokens", tokens.shape[-1], self.config.max_len)
+        return self.dropout(self.position(self.embedding(tokens)))
+
+    def stream(self, tokens: Int[Tensor, "*batch n"]) -> list[Float[Tensor, "*batch n d"]]:
+        """What each block reads, in order, and last what the final normalization reads: L + 1 tensors."""
+        streams = [self._first(tokens)]
+        for block in self.blocks:
+            streams.append(block(streams[-1]))
+        return streams
 
     @torch.no_grad()
     def patterns(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "L *batch h n n"]:
         """The attention weights of every head in every block for these tokens."""
         return torch.stack([block.pattern(x) for block, x in zip(self.blocks, self.stream(tokens))])
 
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Normal weights of standard deviation 0.02, zero biases; layers that write to the stream are 1/√(2L) smaller."""
+        _initialize(self)
+
     def spec_weights(self) -> dict[str, object]:
-        """Arguments for `spec.transformer_lm.transformer_lm`, as float64 arrays; see also `spec_settings`."""
-        c = self.config
-        bias = self.unembedding.bias
-        return {
-            **self.embedding.spec_weights(),
-            "P": None if c.pe == "none" else self.position.spec_weights()["P"],
-            "blocks": [block.spec_weights() for block in self.blocks],
-            "N": self.norm.spec_weights() if c.final_norm else None,
-            "Y": self.unembedding.weight.T.detach().double().cpu().numpy(),
-            "b": np.zeros(c.vocab_size) if bias is None else bias.detach().double().cpu().numpy(),
-        }
+        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`; see also `spec_settings`."""
+        return _spec_weights(self)
 
     def spec_settings(self) -> dict[str, object]:
         """The settings that the specification needs beside the weights."""
         return {name: getattr(self.config, name) for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")}
 
 
+# transformer_lm: The model in torch
+def _initialize(model: TransformerLM) -> None:
+    c, std = model.config, 0.02
+    nn.init.normal_(model.embedding.table.weight, std=1 / math.sqrt(c.d_model) if c.embed_scale else std)
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            writes = name.endswith(("attention.out", "feed_forward.down"))  # its result is added to the stream
+            if layer.weight is not model.embedding.table.weight:
+                nn.init.normal_(layer.weight, std=std / math.sqrt(2 * c.n_layers) if writes else std)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def _spec_weights(model: TransformerLM) -> dict[str, object]:
+    c, Phi = model.config, model.unembedding
+    return {
+        **model.embedding.spec_weights(),
+        "P": None if c.pe == "none" else model.position.spec_weights()["P"],
+        "blocks": [block.spec_weights() for block in model.blocks],
+        "N": model.norm.spec_weights() if c.final_norm else None,
+        "Y": Phi.weight.T.detach().double().cpu().numpy().copy(),
+        "b": np.zeros(c.vocab_size) if Phi.bias is None else Phi.bias.detach().double().cpu().numpy().copy(),
+    }
+
+
+# transformer_lm: It never looks ahead
 @derives(TransformerLM)
 def _transformer_lm(module: TransformerLM) -> Derivation:
-    blocks = [derive(block) for block in module.blocks]
-    layers = (derive(module.embedding), derive(module.position), derive(module.dropout), *blocks, derive(module.norm), derive(module.unembedding))
-    return compose("T_LM", *layers)
+    layers = (module.embedding, module.position, module.dropout, *module.blocks, module.norm, module.unembedding)
+    return compose("T_LM", *(derive(layer) for layer in layers))
 
 
+# transformer_lm: How many numbers
 def count_parameters(config: Config) -> int:
     """Numbers that training may change, by formula, without building the model. (W-tlm-params)
 
-    For the article: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V.
+    For the article: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError for anything but a Config.
+
+    >>> count_parameters(Config.gpt2())
+    124439808
 
     Chapter: transformer_lm.
     """
+    expects(isinstance(config, Config), "config", type(config).__name__, "a Config", TypeError)
     c = config
     V, d, f, L, M = c.vocab_size, c.d_model, c.d_ff, c.n_layers, c.max_len
     hk = c.n_heads * (c.d_head or d // c.n_heads)

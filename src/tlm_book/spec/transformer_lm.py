@@ -1,22 +1,39 @@
+"""The transformer language model. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
+
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from tlm_book.checks import expects_shape
 from tlm_book.spec.decoder_block import decoder_block
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.normalization import layer_norm
 from tlm_book.spec.positional_encoding import add_positions
 
+__all__ = [
+    "final_layer",
+    "transformer_lm",
+]
 
+
+# transformer_lm: The final layer
 def final_layer(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "d V"], b: Float[np.ndarray, "V"]) -> Float[np.ndarray, "n V"]:
     """Φ(X) = XY + 1b. (W-final-def)
 
+    ValueError when X, Y and b do not fit together.
+
+    >>> final_layer(np.ones((1, 2)), np.ones((2, 3)), np.array([0.0, 1.0, 2.0]))
+    array([[2., 3., 4.]])
+
     Chapter: transformer_lm.
     """
+    expects_shape("Y", Y, (X.shape[1], "V"))
+    expects_shape("b", b, (Y.shape[1],))
     return X @ Y + b
 
 
+# transformer_lm: The model
 def transformer_lm(
     t: Int[np.ndarray, "n"],
     E: Float[np.ndarray, "V d"],
@@ -33,9 +50,11 @@ def transformer_lm(
     eps_mode: str = "outside",
     scale: float | None = None,
 ) -> Float[np.ndarray, "n V"]:
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def)
+    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
-    P None leaves PE out, N None leaves the last normalization out (no model of the article, but of other sources).
+    `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them; `N` holds {"a", "b"}.
+    P None leaves PE out, N None leaves N out: not in the article's model, but in those of other sources.
+    IndexError for a token outside {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
 
     Chapter: transformer_lm.
     """
