@@ -28,6 +28,7 @@ from tlm_book.positional_encoding import KINDS
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec.attention import attention as s_attention
+from tlm_book.spec.positional_encoding import sinusoid
 from tlm_book.spec.transformer_lm import transformer_lm as s_transformer_lm
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training import TrainConfig, evaluate, load, save, train, train_from_file
@@ -119,6 +120,58 @@ def test_random_models_equal_the_specification(config, data):
     model = made(config, data.draw(st.integers(0, 99)))
     x = some_tokens(config, data.draw(st.integers(1, config.max_len)), number=data.draw(st.integers(0, 99)))
     assert distance(by_torch(model, x), by_spec(model, x)) < 1e-12
+
+
+def read_anew(model: TransformerLM) -> dict[str, object]:
+    """The arguments of the specification from the settings and the stored weights alone, without the model's `spec_weights`."""
+    c, state = model.config, {key: w.double().numpy() for key, w in model.state_dict().items()}
+    h, d = c.n_heads, c.d_model
+
+    def norm(name: str) -> dict[str, np.ndarray]:
+        return {"a": state[name + ".weight"], "b": state[name + ".bias"]}
+
+    def block(name: str) -> dict[str, dict[str, np.ndarray]]:
+        qkv, out = (f"{name}.attention.{layer}" for layer in ("qkv", "out"))
+        W = state[qkv + ".weight"].reshape(3, h, -1, d).swapaxes(2, 3)
+        CA = {"W_Q": W[0], "W_K": W[1], "W_V": W[2], "W_O": state[out + ".weight"].T}
+        CA["b_O"] = state[out + ".bias"] if c.out_bias else np.zeros(d)
+        if c.qkv_bias:
+            CA["b_Q"], CA["b_K"], CA["b_V"] = state[qkv + ".bias"].reshape(3, h, -1)
+        up, down = (f"{name}.feed_forward.{layer}" for layer in ("up", "down"))
+        FF = {"A": state[up + ".weight"].T, "k": state[up + ".bias"], "B": state[down + ".weight"].T, "l": state[down + ".bias"]}
+        norms = {} if c.norm == "none" else {"N_ca": norm(f"{name}.norm_attention"), "N_ff": norm(f"{name}.norm_feed_forward")}
+        return {"CA": CA, "FF": FF} | norms
+
+    table = state["embedding.table.weight"]
+    return {
+        "E": table * np.sqrt(d) if c.embed_scale else table,
+        "P": None if c.pe == "none" else sinusoid(c.max_len, d, c.pe_start) if c.pe == "sinusoidal" else state["position.table"],
+        "blocks": [block(f"blocks.{i}") for i in range(c.n_layers)],
+        "N": norm("norm") if c.final_norm else None,
+        "Y": (table if c.tied else state["unembedding.weight"]).T,
+        "b": state["unembedding.bias"] if c.unembed_bias else np.zeros(c.vocab_size),
+    }
+
+
+@many(30)
+@given(configs())
+def test_random_models_equal_the_specification_with_weights_read_anew(config):
+    """The tests above would not see an error that the model and its `spec_weights` share."""
+    c = config
+    torch.set_default_dtype(torch.float64)  # so that a fixed table of sines is made in float64
+    try:
+        model = made(c)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    x = some_tokens(c, c.max_len)
+    settings_ = {"activation": c.activation, "norm": c.norm, "variant": c.variant, "eps": c.eps, "eps_mode": c.eps_mode, "scale": c.scale}
+    assert distance(by_torch(model, x), s_transformer_lm(x.numpy(), **read_anew(model), **settings_)) < 1e-12
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_a_learned_table_may_start_as_the_sinusoid(start):
+    table = TransformerLM(preset("wojcik", pe_start=start)).position.table
+    assert table.requires_grad and np.abs(table.detach().numpy() - sinusoid(9, 8, start)).max() < 1e-6
 
 
 @many(30)
@@ -317,10 +370,10 @@ def test_save_and_load_keep_every_bit(name, tmp_path, tokenizer):
 @bug("load makes a model in the default dtype and rounds the weights of the file to it")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_save_and_load_keep_the_dtype(dtype, tmp_path, tokenizer):
-    model = TransformerLM(preset("wojcik").replace(vocab_size=len(tokenizer))).to(dtype)
+    model = made(preset("wojcik").replace(vocab_size=len(tokenizer))).to(dtype)
     save(tmp_path / "model", model, tokenizer)
     weights = load(tmp_path / "model")[0].state_dict()
-    assert all(w.dtype == dtype and torch.equal(w, weights[key]) for key, w in model.state_dict().items())
+    assert all(weights[key].dtype == dtype and torch.equal(w, weights[key]) for key, w in model.state_dict().items())
 
 
 @bug("the parent of the folder is made only after the training")

@@ -47,8 +47,9 @@ class FeedForward(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"A", "k", "B", "l"} as float64 arrays, for `spec.feed_forward.feed_forward`."""
-        weights = {"A": self.up.weight.T, "k": self.up.bias, "B": self.down.weight.T, "l": self.down.bias}
-        return {name: weight.detach().double().cpu().numpy() for name, weight in weights.items()}
+        up, down = self.up, self.down
+        weights = {"A": up.weight.T, "k": up.bias, "B": down.weight.T, "l": down.bias}
+        return {name: w.detach().double().cpu().numpy() for name, w in weights.items()}
 
 
 # feed_forward: The layer in torch

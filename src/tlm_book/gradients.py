@@ -1,6 +1,7 @@
 """Where the loss has a gradient. Generated from book/gradients.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -17,20 +18,23 @@ __all__ = [
 def directional_derivatives(
     model: nn.Module, loss: Callable[[], Tensor], seed: int = 0, h: float = 1e-6
 ) -> tuple[float, float]:
-    """The derivative of loss() along one random direction of the model's weights: by autograd, and by (f(θ+hv) − f(θ−hv)) / 2h.
+    """The derivative of loss() along one random direction: by autograd, and by differences.
 
-    The direction has length 1. Both are floats; for float64 weights away from corners they agree to about seven digits.
-    The weights are left as they were. ValueError when no weight asks for a gradient. (W-ae-differentiable)
+    With the model's weights θ and a direction v of length 1 the second is (f(θ+hv) − f(θ−hv)) / 2h.
+    For float64 weights away from corners the two agree to about seven digits. The weights are
+    left as they were. ValueError when no weight asks for a gradient. (W-ae-differentiable)
 
     Chapter: gradients.
     """
     weights = [p for p in model.parameters() if p.requires_grad]
     expects(len(weights) > 0, "model", "no weight that requires a gradient", "at least one")
     random = torch.Generator().manual_seed(seed)
-    direction = [torch.randn(p.shape, generator=random, dtype=torch.float64).to(p) for p in weights]
+    draw = partial(torch.randn, generator=random, dtype=torch.float64)
+    direction = [draw(p.shape).to(p) for p in weights]
     length = torch.sqrt(sum((v**2).sum() for v in direction))
     gradient = torch.autograd.grad(loss(), weights, allow_unused=True)
-    by_autograd = sum((g * v).sum() for g, v in zip(gradient, direction) if g is not None) / length
+    products = [(g * v).sum() for g, v in zip(gradient, direction) if g is not None]
+    by_autograd = sum(products) / length
 
     values, kept = [], [p.detach().clone() for p in weights]
     with torch.no_grad():

@@ -263,7 +263,8 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
 # transformer_lm: It never looks ahead
 @derives(TransformerLM)
 def _transformer_lm(module: TransformerLM) -> Derivation:
-    layers = (module.embedding, module.position, module.dropout, *module.blocks, module.norm, module.unembedding)
+    dropout = [module.dropout] if module.dropout.p > 0 else []
+    layers = (module.embedding, module.position, *dropout, *module.blocks, module.norm, module.unembedding)
     return compose("T_LM", *(derive(layer) for layer in layers))
 
 

@@ -30,7 +30,7 @@ def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def gelu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """x Φ(x), Φ the distribution function of the standard normal law; entry by entry.
+    """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)
 
     Chapter: feed_forward.
     """

@@ -28,7 +28,7 @@ def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
 
 
 def cross_entropy_gradient(z: Float[np.ndarray, "V"], x: int) -> Float[np.ndarray, "V"]:
-    """The derivative of −log softmax(z)_x with respect to z: softmax(z) − e_x. (T-cross-entropy-gradient)
+    """The derivative of −log softmax(z)_x in z: softmax(z) − e_x. (T-cross-entropy-gradient)
 
     IndexError for a token x outside {0, …, V−1}.
 
@@ -39,11 +39,14 @@ def cross_entropy_gradient(z: Float[np.ndarray, "V"], x: int) -> Float[np.ndarra
 
 
 def standardize_jacobian(x: Float[np.ndarray, "d"], eps: float = 1e-6) -> Float[np.ndarray, "d d"]:
-    """The derivative of (x − x̄)/(σ + ε), also where σ = 0. ValueError unless ε > 0. (T-standardize-jacobian)
+    """The derivative of (x − x̄)/(σ + ε), also where σ = 0. (T-standardize-jacobian)
+
+    ValueError unless ε > 0.
 
     Chapter: gradients.
     """
-    expects(eps > 0, "eps", eps, "a number > 0: without it there is no derivative at a constant row")
+    wanted = "a number > 0: without it there is no derivative at a constant row"
+    expects(eps > 0, "eps", eps, wanted)
     d = len(x)
     P = np.eye(d) - 1 / d
     u = P @ x
@@ -54,8 +57,10 @@ def standardize_jacobian(x: Float[np.ndarray, "d"], eps: float = 1e-6) -> Float[
 
 
 # gradients: Derivatives by hand
-def central_difference(f: Callable, x: Float[np.ndarray, "d"], h: float = 1e-5) -> Float[np.ndarray, "..."]:
-    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; a row for a real-valued f.
+def central_difference(
+    f: Callable, x: Float[np.ndarray, "d"], h: float = 1e-5
+) -> Float[np.ndarray, "..."]:
+    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; a row if f is real.
 
     >>> central_difference(lambda x: x[0] * x[1], np.array([2.0, 3.0])).round(6)
     array([3., 2.])
