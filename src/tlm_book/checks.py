@@ -53,7 +53,8 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
     """Every token is an integer in {0, …, vocab_size − 1}: TypeError for another type, IndexError outside the range."""
-    whole = not any(word in str(tokens.dtype) for word in ("float", "complex", "bool", "object", "str"))
+    expects(hasattr(tokens, "dtype"), argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
+    whole = str(tokens.dtype).removeprefix("torch.").removeprefix("u").startswith("int")
     expects(whole, argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
     if 0 in tuple(tokens.shape):
         return

@@ -15,11 +15,13 @@ __all__ = [
 
 # embedding: The layer in torch
 class Embedding(nn.Module):
-    """Em: each token becomes its row of a trainable table, times `scale` (1, or √d where a model wants it). (W-embedding-def, M-embed)
+    """Em: each token becomes its row of a trainable table, times `scale` (1, or √d
+    where a model wants it). (W-embedding-def, M-embed)
 
     Integer tokens of shape (*batch, n) become vectors of shape (*batch, n, d_model).
-    TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise IndexError on the CPU; on a GPU
-    the check would wait for the device, so it is left out.
+    TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise
+    IndexError on the CPU; on a GPU the check would wait for the device, so it is
+    left out.
 
     Chapter: embedding.
     """
@@ -30,7 +32,9 @@ class Embedding(nn.Module):
         self.table = nn.Embedding(vocab_size, d_model)
         self.scale = scale
 
-    def forward(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
+    def forward(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch n d"]:
         if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
             expects_tokens("tokens", tokens, self.table.num_embeddings)
         x = self.table(tokens)

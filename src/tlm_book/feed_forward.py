@@ -28,8 +28,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """FF(X) = activation(XA + 1k) B + 1l, the same for every row. (W-ff-def)
 
-    x: (*batch, d_model), result of the same shape; `up` holds A and k, `down` holds B and l.
-    ValueError for sizes below 1 or an unknown activation.
+    x: (*batch, d_model), result of the same shape; `up` holds A and k, `down` holds
+    B and l. ValueError for sizes below 1 or an unknown activation.
 
     Chapter: feed_forward.
     """
@@ -46,10 +46,15 @@ class FeedForward(nn.Module):
         return self.down(ACTIVATIONS[self.activation](self.up(x)))
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """{"A", "k", "B", "l"} as float64 arrays, for `spec.feed_forward.feed_forward`."""
-        up, down = self.up, self.down
-        weights = {"A": up.weight.T, "k": up.bias, "B": down.weight.T, "l": down.bias}
-        return {name: w.detach().double().cpu().numpy() for name, w in weights.items()}
+        """{"A", "k", "B", "l"} as float64 arrays, for
+        `spec.feed_forward.feed_forward`."""
+        weights = {
+            "A": self.up.weight.T,
+            "k": self.up.bias,
+            "B": self.down.weight.T,
+            "l": self.down.bias,
+        }
+        return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
 
 
 # feed_forward: The layer in torch

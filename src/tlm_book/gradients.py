@@ -18,16 +18,22 @@ __all__ = [
 def directional_derivatives(
     model: nn.Module, loss: Callable[[], Tensor], seed: int = 0, h: float = 1e-6
 ) -> tuple[float, float]:
-    """The derivative of loss() along one random direction: by autograd, and by differences.
+    """The derivative of loss() in one random direction: by autograd, by differences.
 
-    With the model's weights θ and a direction v of length 1 the second is (f(θ+hv) − f(θ−hv)) / 2h.
-    For float64 weights away from corners the two agree to about seven digits. The weights are
-    left as they were. ValueError when no weight asks for a gradient. (W-ae-differentiable)
+    With weights θ and a direction v of length 1 the second is (f(θ+hv) − f(θ−hv)) / 2h.
+    For float64 weights away from corners the two agree to about seven digits. The
+    weights are left as they were. ValueError when no weight asks for a gradient.
+    (W-ae-differentiable)
 
     Chapter: gradients.
     """
     weights = [p for p in model.parameters() if p.requires_grad]
-    expects(len(weights) > 0, "model", "no weight that requires a gradient", "at least one")
+    expects(
+        len(weights) > 0,
+        "model",
+        "no weight that requires a gradient",
+        "at least one",
+    )
     random = torch.Generator().manual_seed(seed)
     draw = partial(torch.randn, generator=random, dtype=torch.float64)
     direction = [draw(p.shape).to(p) for p in weights]

@@ -41,7 +41,9 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
     return scores.masked_fill(later, float("-inf"))
 
 
-def masked_softmax(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n m"]:
+def masked_softmax(
+    scores: Float[Tensor, "*batch n m"],
+) -> Float[Tensor, "*batch n m"]:
     """softmax(◺A) on the last two axes. (W-masked-softmax-claim)
 
     Chapter: operators.
@@ -51,7 +53,8 @@ def masked_softmax(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch
 
 # operators: Derivations
 class Kind(Enum):
-    """What is known of an operator, strongest first. CAUSAL_PATTERN is a notion of its own: no operator of fixed width.
+    """What is known of an operator, strongest first. CAUSAL_PATTERN is a notion of
+    its own: no operator of fixed width.
 
     UNPROVED means that nothing is known, not that something is false.
 
@@ -71,7 +74,8 @@ STRENGTH = [Kind.ROWWISE, Kind.INDEXED_ROWWISE, Kind.AUTOREGRESSIVE, Kind.UNPROV
 # operators: Derivations
 @dataclass(frozen=True)
 class Derivation:
-    """A proof tree: `subject` is of `kind` because of `reason`, applied to `premises`. Its text is the tree.
+    """A proof tree: `subject` is of `kind` because of `reason`, applied to
+    `premises`. Its text is the tree.
 
     Chapter: operators.
     """
@@ -83,11 +87,13 @@ class Derivation:
 
     @property
     def autoregressive(self) -> bool:
-        """True when the tree proves the subject autoregressive: rowwise and indexed-rowwise imply it."""
+        """True when the tree proves the subject autoregressive: rowwise and
+        indexed-rowwise imply it."""
         return self.kind in STRENGTH[:3]
 
     def unproved(self) -> list["Derivation"]:
-        """Where the proof breaks: the unproved sentences whose premises, if they have any, are all proved."""
+        """Where the proof breaks: the unproved sentences whose premises, if they
+        have any, are all proved."""
         deeper = [gap for premise in self.premises for gap in premise.unproved()]
         return deeper or [self] * (self.kind is Kind.UNPROVED)
 
@@ -96,11 +102,19 @@ class Derivation:
 
     def _lines(self, first: str, rest: str, times: int) -> list[str]:
         repeated = f" (× {times})" if times > 1 else ""
-        lines = [f"{first}{self.subject}{repeated}: {self.kind.value}   [{self.reason}]"]
-        groups = [(premise, len(list(equal))) for premise, equal in groupby(self.premises)]
+        lines = [
+            f"{first}{self.subject}{repeated}: {self.kind.value}   [{self.reason}]"
+        ]
+        groups = [
+            (premise, len(list(equal))) for premise, equal in groupby(self.premises)
+        ]
         for number, (premise, times) in enumerate(groups, start=1):
             last = number == len(groups)
-            lines += premise._lines(rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), times)
+            lines += premise._lines(
+                rest + ("└─ " if last else "├─ "),
+                rest + ("   " if last else "│  "),
+                times,
+            )
         return lines
 
 
@@ -116,21 +130,32 @@ def primitive(subject: str, kind: Kind, reason: str) -> Derivation:
 def weakest(premises: tuple[Derivation, ...]) -> Kind:
     """The strongest kind that all premises share. (T-closure-kinds)
 
-    A causal pattern among them gives UNPROVED: its width is not fixed, so the closure lemmas say nothing of it.
-    ValueError when there are no premises, TypeError for a premise that is no Derivation.
+    A causal pattern among them gives UNPROVED: its width is not fixed, so the
+    closure lemmas say nothing of it. ValueError when there are no premises,
+    TypeError for a premise that is no Derivation.
 
     Chapter: operators.
     """
     expects(len(premises) > 0, "premises", "none", "at least one Derivation")
     for premise in premises:
-        expects(isinstance(premise, Derivation), "premises", type(premise).__name__, "a Derivation", TypeError)
-    kinds = [Kind.UNPROVED if premise.kind is Kind.CAUSAL_PATTERN else premise.kind for premise in premises]
+        expects(
+            isinstance(premise, Derivation),
+            "premises",
+            type(premise).__name__,
+            "a Derivation",
+            TypeError,
+        )
+    kinds = [
+        Kind.UNPROVED if premise.kind is Kind.CAUSAL_PATTERN else premise.kind
+        for premise in premises
+    ]
     return max(kinds, key=STRENGTH.index)
 
 
 # operators: Derivations
 def compose(subject: str, *premises: Derivation) -> Derivation:
-    """Composition, premises in the order in which they are applied. (W-composition-claim)
+    """Composition, premises in the order in which they are applied.
+    (W-composition-claim)
 
     Chapter: operators.
     """
@@ -163,7 +188,8 @@ def residual(subject: str, premise: Derivation) -> Derivation:
 
 # operators: Derivations
 def pattern(subject: str, queries: Derivation, keys: Derivation) -> Derivation:
-    """X ↦ softmax(◺(c·Q(X)K(X)ᵀ)) is a causal pattern when Q and K are autoregressive. (T-pattern-lemma)
+    """X ↦ softmax(◺(c·Q(X)K(X)ᵀ)) is a causal pattern when Q and K are
+    autoregressive. (T-pattern-lemma)
 
     Chapter: operators.
     """
@@ -173,12 +199,18 @@ def pattern(subject: str, queries: Derivation, keys: Derivation) -> Derivation:
 
 
 def product(subject: str, weights: Derivation, values: Derivation) -> Derivation:
-    """X ↦ A(X) B(X) is autoregressive for a causal pattern A and an autoregressive B. (W-product-claim)
+    """X ↦ A(X) B(X) is autoregressive for a causal pattern A and an autoregressive
+    B. (W-product-claim)
 
     Chapter: operators.
     """
     proved = weights.kind is Kind.CAUSAL_PATTERN and values.autoregressive
-    return Derivation(subject, Kind.AUTOREGRESSIVE if proved else Kind.UNPROVED, "product", (weights, values))
+    return Derivation(
+        subject,
+        Kind.AUTOREGRESSIVE if proved else Kind.UNPROVED,
+        "product",
+        (weights, values),
+    )
 
 
 # operators: Derivations of torch models
@@ -187,14 +219,23 @@ _RULES: dict[type[nn.Module], _Rule] = {}
 
 
 def derives(module_type: type[nn.Module]) -> Callable[[_Rule], _Rule]:
-    """Decorator: registers the rule by which `derive` reads modules of exactly this type.
+    """Decorator: registers the rule by which `derive` reads modules of exactly this
+    type.
 
     TypeError when `module_type` is not a class of torch modules.
 
     Chapter: operators.
     """
-    is_module_type = isinstance(module_type, type) and issubclass(module_type, nn.Module)
-    expects(is_module_type, "module_type", repr(module_type), "a subclass of torch.nn.Module", TypeError)
+    is_module_type = isinstance(module_type, type) and issubclass(
+        module_type, nn.Module
+    )
+    expects(
+        is_module_type,
+        "module_type",
+        repr(module_type),
+        "a subclass of torch.nn.Module",
+        TypeError,
+    )
 
     def register(rule: _Rule) -> _Rule:
         _RULES[module_type] = rule
@@ -205,29 +246,47 @@ def derives(module_type: type[nn.Module]) -> Callable[[_Rule], _Rule]:
 
 # operators: Derivations of torch models
 def derive(module: nn.Module) -> Derivation:
-    """The proof tree of what is known of a torch module; a type without a rule is a leaf marked unproved.
+    """The proof tree of what is known of a torch module; a type without a rule is a
+    leaf marked unproved.
 
-    The type must match exactly: a subclass may compute something else. TypeError for anything but a torch module.
-    The rules are trusted: a forward hook or a replaced `forward` is not seen.
+    The type must match exactly: a subclass may compute something else. TypeError for
+    anything but a torch module. The rules are trusted: a forward hook or a replaced
+    `forward` is not seen.
 
     Chapter: operators.
     """
-    expects(isinstance(module, nn.Module), "module", type(module).__name__, "a torch.nn.Module", TypeError)
+    expects(
+        isinstance(module, nn.Module),
+        "module",
+        type(module).__name__,
+        "a torch.nn.Module",
+        TypeError,
+    )
     rule = _RULES.get(type(module))
     if rule is None:
-        return primitive(type(module).__name__, Kind.UNPROVED, "no rule for this type")
+        return primitive(
+            type(module).__name__, Kind.UNPROVED, "no rule for this type"
+        )
     return rule(module)
 
 
 # operators: Derivations of torch models
 @derives(nn.Linear)
 def _linear(module: nn.Linear) -> Derivation:
-    return primitive(f"Linear({module.in_features} → {module.out_features})", Kind.ROWWISE, "one map for all rows")
+    return primitive(
+        f"Linear({module.in_features} → {module.out_features})",
+        Kind.ROWWISE,
+        "one map for all rows",
+    )
 
 
 @derives(nn.Embedding)
 def _embedding(module: nn.Embedding) -> Derivation:
-    return primitive(f"Embedding({module.num_embeddings} → {module.embedding_dim})", Kind.ROWWISE, "one map for all rows")
+    return primitive(
+        f"Embedding({module.num_embeddings} → {module.embedding_dim})",
+        Kind.ROWWISE,
+        "one map for all rows",
+    )
 
 
 @derives(nn.Identity)
@@ -244,7 +303,9 @@ def _entry_by_entry(module: nn.Module) -> Derivation:
 @derives(nn.Dropout)
 def _dropout(module: nn.Dropout) -> Derivation:
     if module.training and module.p > 0:
-        return primitive(f"Dropout({module.p})", Kind.UNPROVED, "random in training mode")
+        return primitive(
+            f"Dropout({module.p})", Kind.UNPROVED, "random in training mode"
+        )
     return primitive("Dropout", Kind.ROWWISE, "identity outside training")
 
 
@@ -253,7 +314,9 @@ def _dropout(module: nn.Dropout) -> Derivation:
 def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Derivation:
     name, shape = type(module).__name__, tuple(module.normalized_shape)
     if len(shape) != 1:
-        return primitive(f"{name}{shape}", Kind.UNPROVED, "normalizes over more than one axis")
+        return primitive(
+            f"{name}{shape}", Kind.UNPROVED, "normalizes over more than one axis"
+        )
     return primitive(f"{name}({shape[0]})", Kind.ROWWISE, "one map for all rows")
 
 

@@ -77,7 +77,7 @@ class TrainConfig:
     lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
     weight_decay, betas   of AdamW
     clip                  longest gradient; longer ones are shortened to this
-    seed                  of the split, the initial weights, the batches and dropout
+    seed                  of the split, the initial weights, batches and dropout
     eval_every            steps between two measurements on the held-out text
     validation            fraction of the documents that is held out
     dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
@@ -87,9 +87,9 @@ class TrainConfig:
     Chapter: training.
     """
 
-    steps: int = 500
-    batch_size: int = 16
-    lr: float = 2e-3
+    steps: int = 1000
+    batch_size: int = 8
+    lr: float = 1.5e-3
     min_lr: float = 0.1
     warmup: int = 50
     weight_decay: float = 0.1
@@ -397,6 +397,7 @@ class Size:
     layers: int
     heads: int
     context: int
+    batch_size: int
     steps: int
 
 
@@ -406,12 +407,12 @@ def fit_size(n_bytes: int) -> Size:
     Chapter: training.
     """
     if n_bytes < 50_000:
-        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, steps=300)
+        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, batch_size=8, steps=800)
     if n_bytes < 1_000_000:
-        return Size(vocab_size=1024, d_model=128, layers=4, heads=4, context=128, steps=600)
+        return Size(vocab_size=512, d_model=128, layers=4, heads=4, context=128, batch_size=8, steps=1200)
     if n_bytes < 20_000_000:
-        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, steps=3000)
-    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, steps=10000)
+        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, batch_size=16, steps=4000)
+    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, batch_size=32, steps=20000)
 
 
 # training: The book's model
@@ -422,7 +423,7 @@ def model_for(size: Size, vocab_size: int) -> Config:
     """
     return Config(
         vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads,
-        max_len=size.context, pe="learned", eps=1e-5, eps_mode="inside", dropout=0.1,
+        max_len=size.context, embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.15,
     )
 
 
@@ -432,7 +433,11 @@ def recipe(size: Size, **changes: object) -> TrainConfig:
     Chapter: training.
     """
     steps = int(changes.get("steps", size.steps))
-    return TrainConfig(**{"steps": steps, "warmup": min(50, steps // 10), "eval_every": max(1, steps // 12)} | changes)
+    fitted = {
+        "steps": steps, "batch_size": size.batch_size, "lr": 1.5e-3,
+        "warmup": min(50, steps // 10), "eval_every": max(1, steps // 12),
+    }
+    return TrainConfig(**fitted | changes)
 
 
 # training: Files that last
@@ -723,7 +728,7 @@ def train_from_file(
 ) -> Report:
     """Train a model on a text file and save it in the new folder `out`.
 
-    `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context, steps) and `recipe` (any field of
+    `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and `recipe` (any field of
     `TrainConfig`). Errors: those of `read_text`, `train` and `save`; ValueError for an unknown choice.
 
     Chapter: training.
@@ -748,13 +753,13 @@ def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
 
 
 # training: From a text file to a model
-def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True) -> Report:
-    """Make the model that the package ships: the book's corpus, the chapter's settings, seed 0.
+def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> Report:
+    """Make the model that the package ships: the book's corpus, the chapter's settings, seed 0; `choices` as in `train_from_file`.
 
     Chapter: training.
     """
     texts = documents()
-    return train_and_save(texts, out, *plan(sum(len(t.encode()) for t in texts)), device=device, progress=progress)
+    return train_and_save(texts, out, *plan(sum(len(t.encode()) for t in texts), **choices), device=device, progress=progress)
 
 
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:

@@ -27,8 +27,10 @@ def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
     return np.diag(p) - np.outer(p, p)
 
 
-def cross_entropy_gradient(z: Float[np.ndarray, "V"], x: int) -> Float[np.ndarray, "V"]:
-    """The derivative of −log softmax(z)_x in z: softmax(z) − e_x. (T-cross-entropy-gradient)
+def cross_entropy_gradient(
+    z: Float[np.ndarray, "V"], x: int
+) -> Float[np.ndarray, "V"]:
+    """The derivative of −log softmax(z)_x: softmax(z) − e_x. (T-cross-entropy-gradient)
 
     IndexError for a token x outside {0, …, V−1}.
 
@@ -38,7 +40,9 @@ def cross_entropy_gradient(z: Float[np.ndarray, "V"], x: int) -> Float[np.ndarra
     return np.exp(log_softmax(z[None])[0]) - np.eye(len(z))[x]
 
 
-def standardize_jacobian(x: Float[np.ndarray, "d"], eps: float = 1e-6) -> Float[np.ndarray, "d d"]:
+def standardize_jacobian(
+    x: Float[np.ndarray, "d"], eps: float = 1e-6
+) -> Float[np.ndarray, "d d"]:
     """The derivative of (x − x̄)/(σ + ε), also where σ = 0. (T-standardize-jacobian)
 
     ValueError unless ε > 0.
@@ -53,14 +57,15 @@ def standardize_jacobian(x: Float[np.ndarray, "d"], eps: float = 1e-6) -> Float[
     sigma = np.sqrt(np.mean(u**2))
     if sigma == 0:
         return P / eps
-    return (np.eye(d) - np.outer(u, u) / (d * sigma * (sigma + eps))) @ P / (sigma + eps)
+    bent = np.outer(u, u) / (d * sigma * (sigma + eps))
+    return (np.eye(d) - bent) @ P / (sigma + eps)
 
 
 # gradients: Derivatives by hand
 def central_difference(
     f: Callable, x: Float[np.ndarray, "d"], h: float = 1e-5
 ) -> Float[np.ndarray, "..."]:
-    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; a row if f is real.
+    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; real f: a row.
 
     >>> central_difference(lambda x: x[0] * x[1], np.array([2.0, 3.0])).round(6)
     array([3., 2.])

@@ -1,13 +1,43 @@
+"""How wrong is the model? The loss. Generated from book/loss.ipynb: edit the notebook, then `make export`."""
+
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_shape, expects_tokens
+
+__all__ = [
+    "shift",
+    "log_softmax",
+    "sequence_log_probs",
+    "sequence_loss",
+    "batch_loss",
+    "row_mean_loss",
+]
 
 
+# loss: Shift by one
+def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
+    """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x. (W-loss-shift, W-loss-maxlen)
+
+    ValueError when x holds no token.
+
+    >>> shift(np.array([2, 0, 1]), start=3).tolist()
+    [3, 2, 0]
+
+    Chapter: loss.
+    """
+    expects(len(x) >= 1, "x", "no token", "at least one token")
+    return np.concatenate(([start], x[:-1]))
+
+
+# loss: Log-softmax
 def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
     """Y[k, i] = Z[k, i] − log Σ_j exp(Z[k, j]), row by row, with the row's maximum subtracted first. (W-logsoftmax-def)
+
+    >>> np.exp(log_softmax(np.log([[3.0, 1.0]]))).round(2)
+    array([[0.75, 0.25]])
 
     Chapter: loss.
     """
@@ -15,44 +45,59 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
     return Z - np.log(np.exp(Z).sum(axis=1, keepdims=True))
 
 
-def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
-    """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x. (W-loss-shift, W-loss-maxlen)
-
-    Chapter: loss.
-    """
-    return np.concatenate(([start], x[:-1]))
-
-
+# loss: The log-probability of a token
 def sequence_log_probs(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> Float[np.ndarray, "n"]:
     """y_k = LogSoftmax(T(shift(x)))[k, x_k], the log-probability of each token given those before it. (W-loss-index)
+
+    IndexError for a token outside {0, …, V−1}; ValueError when x holds no token.
 
     Chapter: loss.
     """
     Y = log_softmax(T(shift(x, start)))
+    expects_tokens("x", x, Y.shape[1])
     return Y[np.arange(len(x)), x]
 
 
+# loss: The loss of a text
 def sequence_loss(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> float:
     """−(1/n) Σ_k y_k. (W-loss-formula)
+
+    Errors as in `sequence_log_probs`.
 
     Chapter: loss.
     """
     return float(-np.mean(sequence_log_probs(T, x, start)))
 
 
+# loss: Many texts at once
+def _expects_weights(w: np.ndarray, y: np.ndarray) -> None:
+    expects(w.shape == y.shape, "w", f"shape {w.shape}", f"the shape of y, {y.shape}")
+    expects(bool(np.all((w >= 0) & (w < np.inf))), "w", "a negative or infinite weight", "finite weights ≥ 0")
+
+
 def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
-    """−Σ w y / Σ w over the whole batch; ValueError when all weights are zero. (W-batch-loss)
+    """−Σ w y / Σ w over the whole batch. (W-batch-loss)
+
+    ValueError when all weights are zero, one is negative or not finite, or the shapes differ.
+
+    >>> batch_loss(np.array([[-1.0, -3.0]]), np.array([[1.0, 1.0]]))
+    2.0
 
     Chapter: loss.
     """
+    _expects_weights(w, y)
     expects(w.sum() > 0, "w", f"weights that sum to {w.sum():g}", "at least one positive weight")
     return float(-(w * y).sum() / w.sum())
 
 
+# loss: Not the mean of the rows
 def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
     """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general. (W-row-average-def)
 
+    ValueError when all weights of some row are zero; otherwise errors as in `batch_loss`.
+
     Chapter: loss.
     """
+    _expects_weights(w, y)
     expects(bool((w.sum(axis=1) > 0).all()), "w", "a row whose weights sum to 0", "a positive weight in every row")
     return float(np.mean(-(w * y).sum(axis=1) / w.sum(axis=1)))

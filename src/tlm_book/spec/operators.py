@@ -23,8 +23,11 @@ __all__ = [
 
 
 # operators: Matrices as sequences of rows
-def agree(A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12) -> bool:
-    """Same shape, and |A − B| ≤ tol (1 + |B|) in every entry; −∞ agrees with −∞, and NaN with nothing.
+def agree(
+    A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12
+) -> bool:
+    """Same shape, and |A − B| ≤ tol (1 + |B|) in every entry; −∞ agrees with −∞, and
+    NaN with nothing.
 
     >>> agree(np.zeros((1, 2)), np.zeros((2, 1)))
     False
@@ -35,10 +38,13 @@ def agree(A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float
 
 
 # operators: Three notions
-def is_rowwise(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
+def is_rowwise(
+    T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+) -> bool:
     """T(X)[i] = T(X[i:i+1])[0] for every row i of this X. (W-rowwise-def)
 
-    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
+    does not prove.
 
     >>> is_rowwise(lambda X: 2 * X, np.ones((3, 2)))
     True
@@ -51,10 +57,13 @@ def is_rowwise(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) 
 
 
 # operators: Three notions
-def is_autoregressive(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
+def is_autoregressive(
+    T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+) -> bool:
     """T(X[:i]) = T(X)[:i] for every i = 1, …, n of this X. (W-autoregressive-def)
 
-    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
+    does not prove.
 
     >>> is_autoregressive(lambda X: np.cumsum(X, axis=0), np.ones((3, 2)))
     True
@@ -68,21 +77,32 @@ def is_autoregressive(T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 
 
 # operators: Three notions
 def is_indexed_rowwise(
-    T: Operator, X: Shaped[np.ndarray, "n ..."], Z: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+    T: Operator,
+    X: Shaped[np.ndarray, "n ..."],
+    Z: Shaped[np.ndarray, "n ..."],
+    tol: float = 1e-12,
 ) -> bool:
-    """T(X)[i] = t_i(X[i]): row i stays when the rows before it are taken from Z and those after it are cut off.
+    """T(X)[i] = t_i(X[i]): row i stays when the rows before it are taken from Z and
+    those after it are cut off.
 
-    X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes, True does not prove.
+    X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes,
+    True does not prove.
 
-    >>> is_indexed_rowwise(lambda X: X + np.arange(len(X))[:, None], np.ones((3, 2)), np.zeros((3, 2)))
+    >>> T = lambda X: X + np.arange(len(X))[:, None]
+    >>> is_indexed_rowwise(T, np.ones((3, 2)), np.zeros((3, 2)))
     True
 
     Chapter: operators.
     """
     expects(len(X) >= 1, "X", "0 rows", "at least one row")
-    expects(Z.shape == X.shape, "Z", f"shape {Z.shape}", f"the shape of X, {X.shape}")
+    expects(
+        Z.shape == X.shape, "Z", f"shape {Z.shape}", f"the shape of X, {X.shape}"
+    )
     Y = T(X)
-    return all(agree(T(np.concatenate([Z[:i], X[i : i + 1]]))[i], Y[i], tol) for i in range(len(X)))
+    return all(
+        agree(T(np.concatenate([Z[:i], X[i : i + 1]]))[i], Y[i], tol)
+        for i in range(len(X))
+    )
 
 
 # operators: The mask and softmax
@@ -103,8 +123,9 @@ def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0.
 
-    The row's maximum is subtracted first: the quotient is unchanged and no exponential overflows.
-    A row without a finite entry has no softmax: its result is NaN.
+    The row's maximum is subtracted first: the quotient is unchanged and no
+    exponential overflows. A row without a finite entry has no softmax: its result is
+    NaN.
 
     >>> softmax(np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
@@ -117,7 +138,8 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
 # operators: The mask and softmax
 def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
-    """softmax(◺A), row by row: lower triangular, each row sums to 1. (W-masked-softmax-claim)
+    """softmax(◺A), row by row: lower triangular, each row sums to 1.
+    (W-masked-softmax-claim)
 
     >>> masked_softmax(np.array([[5.0, 7.0], [0.0, 0.0]]))
     array([[1. , 0. ],
@@ -129,12 +151,17 @@ def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
 
 # operators: Causal patterns and the product
-def is_causal_pattern(A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12) -> bool:
-    """A(X) is n×n, exactly 0 above the diagonal, and A(X)[:i, :i] = A(X[:i]) for every i. (W-product-claim)
+def is_causal_pattern(
+    A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+) -> bool:
+    """A(X) is n×n, exactly 0 above the diagonal, and A(X)[:i, :i] = A(X[:i]) for
+    every i. (T-causal-pattern-def)
 
-    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True does not prove.
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
+    does not prove.
 
-    >>> is_causal_pattern(lambda X: np.tril(np.ones((len(X), len(X)))), np.ones((3, 2)))
+    >>> A = lambda X: np.tril(np.ones((len(X), len(X))))
+    >>> is_causal_pattern(A, np.ones((3, 2)))
     True
 
     Chapter: operators.

@@ -23,9 +23,11 @@ __all__ = [
 
 # tokenization: Bytes
 def utf8(c: str) -> bytes:
-    """The one to four bytes of one character, by its code point x = ord(c). (B-utf8-map)
+    """The one to four bytes of one character, by its code point x = ord(c).
+    (B-utf8-map)
 
-    ValueError for a surrogate (U+D800 to U+DFFF): those code points are no characters.
+    ValueError for a surrogate (U+D800 to U+DFFF): those code points are no
+    characters.
 
     >>> utf8("é")
     b'\\xc3\\xa9'
@@ -33,14 +35,23 @@ def utf8(c: str) -> bytes:
     Chapter: tokenization.
     """
     x = ord(c)
-    expects(not 0xD800 <= x <= 0xDFFF, "c", f"the surrogate U+{x:04X}", "a character")
+    expects(
+        not 0xD800 <= x <= 0xDFFF, "c", f"the surrogate U+{x:04X}", "a character"
+    )
     if x < 0x80:
         return bytes([x])
     if x < 0x800:
         return bytes([0b11000000 | x >> 6, 0x80 | x & 0x3F])
     if x < 0x10000:
         return bytes([0b11100000 | x >> 12, 0x80 | x >> 6 & 0x3F, 0x80 | x & 0x3F])
-    return bytes([0b11110000 | x >> 18, 0x80 | x >> 12 & 0x3F, 0x80 | x >> 6 & 0x3F, 0x80 | x & 0x3F])
+    return bytes(
+        [
+            0b11110000 | x >> 18,
+            0x80 | x >> 12 & 0x3F,
+            0x80 | x >> 6 & 0x3F,
+            0x80 | x & 0x3F,
+        ]
+    )
 
 
 def text_bytes(text: str) -> list[int]:
@@ -56,7 +67,8 @@ Pair = tuple[int, int]
 
 
 def count_pairs(C: list[list[int]]) -> Counter[Pair]:
-    """How often each pair of neighbours occurs in the sequences of C, overlapping occurrences included. (B-bpe-overlap)
+    """How often each pair of neighbours occurs in the sequences of C, overlapping
+    occurrences included. (B-bpe-overlap)
 
     >>> count_pairs([[7, 7, 7]])
     Counter({(7, 7): 2})
@@ -75,7 +87,8 @@ def most_frequent(counts: Counter[Pair]) -> Pair:
 
 
 def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
-    """s with every occurrence of `pair` replaced by the token `new`, from left to right. (B-bpe-overlap)
+    """s with every occurrence of `pair` replaced by the token `new`, from left to
+    right. (B-bpe-overlap)
 
     >>> replace([7, 7, 7], (7, 7), 256)
     [256, 7]
@@ -93,9 +106,11 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
 
 # tokenization: Learning merges
 def learn(pieces: list[str], n_merges: int) -> list[Pair]:
-    """The merges, in order: at most n_merges, fewer when no pair is left that occurs twice. (B-bpe-step, B-bpe-stop)
+    """The merges, in order: at most n_merges, fewer when no pair is left that occurs
+    twice. (B-bpe-step, B-bpe-stop)
 
-    Merge number k makes token 256 + k. The pieces are kept apart: no pair reaches from one into the next.
+    Merge number k makes token 256 + k. The pieces are kept apart: no pair reaches
+    from one into the next.
 
     Chapter: tokenization.
     """
@@ -112,7 +127,8 @@ def learn(pieces: list[str], n_merges: int) -> list[Pair]:
 
 
 def vocabulary(merges: list[Pair]) -> list[bytes]:
-    """The byte string of every token: the 256 single bytes, then for each merge (a, b) that of a followed by that of b.
+    """The byte string of every token: the 256 single bytes, then for each merge (a,
+    b) that of a followed by that of b.
 
     Chapter: tokenization.
     """
@@ -124,7 +140,8 @@ def vocabulary(merges: list[Pair]) -> list[bytes]:
 
 # tokenization: Encoding
 def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
-    """s after every merge, in the order in which they were learned. (B-tokenize-canonical)
+    """s after every merge, in the order in which they were learned.
+    (B-tokenize-canonical)
 
     Chapter: tokenization.
     """
@@ -145,7 +162,8 @@ def encode(piece: str, merges: list[Pair]) -> list[int]:
 def decode(tokens: list[int], merges: list[Pair]) -> str:
     """The text whose bytes are those of the tokens, one after the other.
 
-    UnicodeDecodeError (a ValueError) when the bytes are not the UTF-8 form of a text.
+    UnicodeDecodeError (a ValueError) when the bytes are not the UTF-8 form of a
+    text.
 
     Chapter: tokenization.
     """
