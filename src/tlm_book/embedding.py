@@ -5,8 +5,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects_positive, expects_tokens
-from tlm_book.operators import Derivation, Kind, derives, primitive
+from tlm_book.checks import expects, expects_positive, expects_tokens
+from tlm_book.operators import Derivation, derive, derives, primitive
 
 __all__ = [
     "Embedding",
@@ -35,6 +35,11 @@ class Embedding(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "*batch n"]
     ) -> Float[Tensor, "*batch n d"]:
+        came = type(tokens).__name__
+        expects(isinstance(tokens, Tensor), "tokens", came, "a torch.Tensor", TypeError)
+        whole = tokens.dtype in (torch.int64, torch.int32)
+        wants = "integer tokens (int64 or int32)"
+        expects(whole, "tokens", f"dtype {tokens.dtype}", wants, TypeError)
         if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
             expects_tokens("tokens", tokens, self.table.num_embeddings)
         x = self.table(tokens)
@@ -47,4 +52,4 @@ class Embedding(nn.Module):
 
 @derives(Embedding)
 def _embedding(module: Embedding) -> Derivation:
-    return primitive("Em", Kind.ROWWISE, "row look-up")
+    return primitive("Em", derive(module.table).kind, "row look-up")

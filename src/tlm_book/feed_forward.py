@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tlm_book.checks import expects_one_of, expects_positive
+from tlm_book.checks import expects_one_of, expects_positive, expects_shape
 from tlm_book.operators import Derivation, Kind, compose, derive, derives, primitive
 
 __all__ = [
@@ -43,6 +43,7 @@ class FeedForward(nn.Module):
         self.activation = activation
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        expects_shape("x", x, (self.up.in_features,))
         return self.down(ACTIVATIONS[self.activation](self.up(x)))
 
     def spec_weights(self) -> dict[str, np.ndarray]:

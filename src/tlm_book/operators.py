@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_shape
 
 __all__ = [
     "causal_mask",
@@ -36,6 +36,9 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
 
     Chapter: operators.
     """
+    expects_shape("scores", scores, ("n", "m"))
+    real = scores.is_floating_point()
+    expects(real, "scores", f"dtype {scores.dtype}", "floating point", TypeError)
     n, m = scores.shape[-2:]
     later = torch.ones(n, m, dtype=torch.bool, device=scores.device).triu(1)
     return scores.masked_fill(later, float("-inf"))
@@ -127,6 +130,11 @@ def primitive(subject: str, kind: Kind, reason: str) -> Derivation:
     return Derivation(subject, kind, reason)
 
 
+def _expects_derivation(argument: str, got: object) -> None:
+    came = type(got).__name__
+    expects(isinstance(got, Derivation), argument, came, "a Derivation", TypeError)
+
+
 def weakest(premises: tuple[Derivation, ...]) -> Kind:
     """The strongest kind that all premises share. (T-closure-kinds)
 
@@ -138,13 +146,7 @@ def weakest(premises: tuple[Derivation, ...]) -> Kind:
     """
     expects(len(premises) > 0, "premises", "none", "at least one Derivation")
     for premise in premises:
-        expects(
-            isinstance(premise, Derivation),
-            "premises",
-            type(premise).__name__,
-            "a Derivation",
-            TypeError,
-        )
+        _expects_derivation("premises", premise)
     kinds = [
         Kind.UNPROVED if premise.kind is Kind.CAUSAL_PATTERN else premise.kind
         for premise in premises
@@ -193,6 +195,8 @@ def pattern(subject: str, queries: Derivation, keys: Derivation) -> Derivation:
 
     Chapter: operators.
     """
+    _expects_derivation("queries", queries)
+    _expects_derivation("keys", keys)
     proved = queries.autoregressive and keys.autoregressive
     kind = Kind.CAUSAL_PATTERN if proved else Kind.UNPROVED
     return Derivation(subject, kind, "masked softmax of scores", (queries, keys))
@@ -204,6 +208,8 @@ def product(subject: str, weights: Derivation, values: Derivation) -> Derivation
 
     Chapter: operators.
     """
+    _expects_derivation("weights", weights)
+    _expects_derivation("values", values)
     proved = weights.kind is Kind.CAUSAL_PATTERN and values.autoregressive
     return Derivation(
         subject,

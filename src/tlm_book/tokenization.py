@@ -118,6 +118,7 @@ def learn_merges(words: Mapping[str, int], n_merges: int) -> list[Pair]:
 
     Chapter: tokenization.
     """
+    expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
     pieces = [list(word.encode("utf-8")) for word in words]
     times = list(words.values())
     counts: Counter[Pair] = Counter()

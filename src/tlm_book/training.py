@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as packed
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -475,7 +476,7 @@ def save(
     try:
         settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
         (part / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        save_file(stored_weights(model), part / "model.safetensors")
+        (part / "model.safetensors").write_bytes(packed(stored_weights(model)))
         tokenizer.save(part / "tokenizer.json")
         if log:
             lines = "".join(json.dumps(dict(entry)) + "\n" for entry in log)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_one_of
+from tlm_book.checks import expects_one_of, expects_shape
 
 __all__ = [
     "relu",
@@ -59,9 +59,17 @@ def feed_forward(
 ) -> Float[np.ndarray, "n d"]:
     """FF(X) = activation(XA + 1k) B + 1l; the article normalizes X first. (W-ff-def)
 
-    ValueError for an activation that is not one of "relu", "gelu", "gelu_tanh".
+    ValueError for weights whose shapes do not fit, and for an activation that is not
+    one of "relu", "gelu", "gelu_tanh".
 
     Chapter: feed_forward.
     """
     expects_one_of("activation", activation, tuple(FORMULAS))
+    expects_shape("A", A, (X.shape[1], "f"))
+    for name, weight, shape in (
+        ("k", k, A.shape[1:]),
+        ("B", B, A.shape[::-1]),
+        ("l", l, A.shape[:1]),
+    ):
+        expects_shape(name, weight, shape)
     return FORMULAS[activation](X @ A + k) @ B + l

@@ -115,6 +115,7 @@ def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
     Chapter: operators.
     """
+    expects(A.ndim == 2, "A", f"shape {A.shape}", "(n, m)")
     i, j = np.indices(A.shape)
     return np.where(j <= i, A, -np.inf)
 
@@ -132,6 +133,8 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
     Chapter: operators.
     """
+    fits = A.ndim == 2 and A.shape[1] > 0
+    expects(fits, "A", f"shape {A.shape}", "(n, m) with m ≥ 1")
     E = np.exp(A - A.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True)
 

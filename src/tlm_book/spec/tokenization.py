@@ -34,6 +34,7 @@ def utf8(c: str) -> bytes:
 
     Chapter: tokenization.
     """
+    expects(len(c) == 1, "c", repr(c), "one character", TypeError)
     x = ord(c)
     expects(
         not 0xD800 <= x <= 0xDFFF, "c", f"the surrogate U+{x:04X}", "a character"
@@ -114,6 +115,7 @@ def learn(pieces: list[str], n_merges: int) -> list[Pair]:
 
     Chapter: tokenization.
     """
+    expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
     C = [text_bytes(piece) for piece in pieces]
     merges: list[Pair] = []
     while len(merges) < n_merges:
@@ -162,10 +164,18 @@ def encode(piece: str, merges: list[Pair]) -> list[int]:
 def decode(tokens: list[int], merges: list[Pair]) -> str:
     """The text whose bytes are those of the tokens, one after the other.
 
-    UnicodeDecodeError (a ValueError) when the bytes are not the UTF-8 form of a
-    text.
+    IndexError for a token outside the vocabulary; UnicodeDecodeError (a ValueError)
+    when the bytes are not the UTF-8 form of a text.
 
     Chapter: tokenization.
     """
     strings = vocabulary(merges)
+    for token in tokens:
+        expects(
+            0 <= token < len(strings),
+            "tokens",
+            token,
+            f"tokens from 0 to {len(strings) - 1}",
+            IndexError,
+        )
     return b"".join(strings[token] for token in tokens).decode("utf-8")
