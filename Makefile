@@ -27,8 +27,9 @@ book: $(READY)
 	@test -f _build/html/index.html || { echo "no _build/html/index.html: the site was not built"; exit 1; }
 	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
 
+# Two workers with one thread each: two workers whose torch uses both cores would wait for one another.
 test: $(READY)
-	TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
+	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
 	@echo "All checks passed: every chapter ran and gave its printed outputs, and every test in tests/ held."
 
 export: $(READY)

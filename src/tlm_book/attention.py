@@ -7,8 +7,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tlm_book.checks import expects_positive, expects_shape
-from tlm_book.operators import Derivation, derive, derives, masked_softmax, pattern, product
+from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.operators import (
+    Derivation,
+    derive,
+    derives,
+    masked_softmax,
+    pattern,
+    product,
+)
 
 __all__ = [
     "attention_pattern",
@@ -19,11 +26,16 @@ __all__ = [
 
 # attention: The implementation
 def attention_pattern(
-    q: Float[Tensor, "*batch n k"], k: Float[Tensor, "*batch m k"], causal: bool = True, scale: float | None = None
+    q: Float[Tensor, "*batch n k"],
+    k: Float[Tensor, "*batch m k"],
+    causal: bool = True,
+    scale: float | None = None,
 ) -> Float[Tensor, "*batch n m"]:
-    """softmax(◺(c QKᵀ)): the weights with which rows look at one another. For looking; `attention` does not form them.
+    """softmax(◺(c QKᵀ)): the weights with which rows look at one another. For
+    looking; `attention` does not form them.
 
-    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError when the widths of q and k differ.
+    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError
+    when the widths of q and k differ.
 
     Chapter: attention.
     """
@@ -46,26 +58,37 @@ def attention(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[Tensor, "*batch n v"]:
-    """attention_pattern(q, k) · v by torch's fused kernel, which where it can never stores the whole pattern.
+    """attention_pattern(q, k) · v by torch's fused kernel, which where it can never
+    stores the whole pattern.
 
-    ValueError when the widths of q and k, or the numbers of keys and values, differ.
+    ValueError when the widths of q and k, the numbers of keys and values, or the
+    leading axes differ, and for a scale that is not positive.
 
     Chapter: attention.
     """
+    expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     if k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        name, t = ("k", k) if k.shape[:-2] != q.shape[:-2] else ("v", v)
+        wants = f"the leading axes of q, {tuple(q.shape[:-2])}"
+        expects(False, name, f"shape {tuple(t.shape)}", wants)
     if q.dim() != 4:
-        result = attention(_four_axes(q), _four_axes(k), _four_axes(v), causal, scale)
+        result = attention(
+            _four_axes(q), _four_axes(k), _four_axes(v), causal, scale
+        )
         return result.reshape(*q.shape[:-1], v.shape[-1])
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
 
 
 # attention: The implementation
 class CausalAttention(nn.Module):
-    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head, no biases. (W-ca1-def)
+    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head,
+    no biases. (W-ca1-def)
 
-    `d_head` is d_model unless given. ValueError for an input of another width than d_model.
+    `d_head` is d_model unless given. ValueError for an input of another width than
+    d_model.
 
     Chapter: attention.
     """
@@ -86,16 +109,23 @@ class CausalAttention(nn.Module):
 
     def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n n"]:
         """The attention weights for this input."""
+        expects_shape("x", x, ("n", self.d_model))
         return attention_pattern(self.query(x), self.key(x))
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """{"W_Q", "W_K", "W_V"} as float64 copies, for `spec.attention.causal_attention`."""
+        """{"W_Q", "W_K", "W_V"} as float64 copies, for
+        `spec.attention.causal_attention`."""
         layers = {"W_Q": self.query, "W_K": self.key, "W_V": self.value}
-        return {name: layer.weight.T.detach().double().cpu().numpy().copy() for name, layer in layers.items()}
+        return {
+            name: layer.weight.T.detach().double().cpu().numpy().copy()
+            for name, layer in layers.items()
+        }
 
 
 # attention: The proof, derived
 @derives(CausalAttention)
 def _causal_attention(module: CausalAttention) -> Derivation:
-    weights = pattern("softmax(◺(QKᵀ)/√d_head)", derive(module.query), derive(module.key))
+    weights = pattern(
+        "softmax(◺(QKᵀ)/√d_head)", derive(module.query), derive(module.key)
+    )
     return product("CA", weights, derive(module.value))

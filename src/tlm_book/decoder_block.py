@@ -22,12 +22,15 @@ __all__ = [
 
 # decoder_block: The block in torch
 class DecoderBlock(nn.Module):
-    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), from (…, n, d_model) to the same shape. (W-db-def)
+    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), from (…, n, d_model) to the same shape.
+    (W-db-def)
 
-    `norm`: "pre" (the article), "post" (normalize after each sum) or "none". `variant`: "sequential" (the article),
-    "parallel" (both layers read the same input) or "simplified" (W-idea-simplified-block); the last two not with norm "post".
-    `dropout` acts on what each layer adds to the stream, in training mode only.
-    ValueError for another choice, for sizes that do not fit, and for an input of another width than d_model.
+    `norm`: "pre" (the article), "post" (normalize after each sum) or "none".
+    `variant`: "sequential" (the article), "parallel" (both layers read the same
+    input) or "simplified" (W-idea-simplified-block); the last two not with norm
+    "post". `dropout` acts on what each layer adds to the stream, in training mode
+    only. ValueError for another choice, for sizes that do not fit, and for an input
+    of another width than d_model.
 
     Chapter: decoder_block.
     """
@@ -51,12 +54,24 @@ class DecoderBlock(nn.Module):
     ) -> None:
         super().__init__()
         expects_one_of("norm", norm, NORMS)
-        expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
+        expects_one_of(
+            "variant", variant, VARIANTS if norm != "post" else ("sequential",)
+        )
         expects(0 <= dropout < 1, "dropout", dropout, "a probability in [0, 1)")
         self.d_model, self.norm, self.variant = d_model, norm, variant
-        self.norm_attention = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
-        self.attention = MultiHeadAttention(d_model, n_heads, d_head, qkv_bias, out_bias, causal=True, scale=scale)
-        self.norm_feed_forward = Normalization(d_model, eps, eps_mode) if norm != "none" else nn.Identity()
+        self.norm_attention = (
+            Normalization(d_model, eps, eps_mode)
+            if norm != "none"
+            else nn.Identity()
+        )
+        self.attention = MultiHeadAttention(
+            d_model, n_heads, d_head, qkv_bias, out_bias, causal=True, scale=scale
+        )
+        self.norm_feed_forward = (
+            Normalization(d_model, eps, eps_mode)
+            if norm != "none"
+            else nn.Identity()
+        )
         self.feed_forward = FeedForward(d_model, d_ff, activation)
         self.dropout = nn.Dropout(dropout)
 
@@ -67,16 +82,23 @@ class DecoderBlock(nn.Module):
             return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
         seen = self.dropout(self.attention(self.norm_attention(x)))
         if self.variant == "parallel":
-            return x + seen + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
+            return (
+                x + seen + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
+            )
         thought = self.dropout(self.feed_forward(self.norm_feed_forward(x + seen)))
         return x + thought if self.variant == "simplified" else x + seen + thought
 
-    def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch h n n"]:
+    def pattern(
+        self, x: Float[Tensor, "*batch n d"]
+    ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head when the block reads x."""
-        return self.attention.pattern(x if self.norm == "post" else self.norm_attention(x))
+        return self.attention.pattern(
+            x if self.norm == "post" else self.norm_attention(x)
+        )
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for `spec.decoder_block.decoder_block`."""
+        """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for
+        `spec.decoder_block.decoder_block`."""
         layers = {"CA": self.attention, "FF": self.feed_forward}
         if self.norm != "none":
             layers |= {"N_ca": self.norm_attention, "N_ff": self.norm_feed_forward}
@@ -85,14 +107,21 @@ class DecoderBlock(nn.Module):
 
 # decoder_block: The proof, printed
 def _is_identity(module: nn.Module) -> bool:
-    silent_dropout = type(module) is nn.Dropout and (module.p == 0 or not module.training)
+    silent_dropout = type(module) is nn.Dropout and (
+        module.p == 0 or not module.training
+    )
     return silent_dropout or type(module) is nn.Identity
 
 
 def _branch(*modules: nn.Module) -> Derivation:
-    """What a branch adds: its layers in the order in which they are applied, identities left out."""
+    """What a branch adds: its layers in the order in which they are applied,
+    identities left out."""
     steps = [derive(module) for module in modules if not _is_identity(module)]
-    return steps[0] if len(steps) == 1 else compose("∘".join(step.subject for step in reversed(steps)), *steps)
+    return (
+        steps[0]
+        if len(steps) == 1
+        else compose("∘".join(step.subject for step in reversed(steps)), *steps)
+    )
 
 
 def _res(branch: Derivation) -> Derivation:
@@ -101,12 +130,27 @@ def _res(branch: Derivation) -> Derivation:
 
 @derives(DecoderBlock)
 def _decoder_block(module: DecoderBlock) -> Derivation:
-    N_ca, CA, N_ff, FF, D = module.norm_attention, module.attention, module.norm_feed_forward, module.feed_forward, module.dropout
+    N_ca = module.norm_attention
+    CA = module.attention
+    N_ff = module.norm_feed_forward
+    FF = module.feed_forward
+    D = module.dropout
     if module.norm == "post":
-        return compose("DB", _res(_branch(CA, D)), derive(N_ca), _res(_branch(FF, D)), derive(N_ff))
+        return compose(
+            "DB",
+            _res(_branch(CA, D)),
+            derive(N_ca),
+            _res(_branch(FF, D)),
+            derive(N_ff),
+        )
     seen, thought = _branch(N_ca, CA, D), _branch(N_ff, FF, D)
     if module.variant == "parallel":
-        return residual("DB", add(f"{seen.subject} + {thought.subject}", seen, thought))
+        return residual(
+            "DB", add(f"{seen.subject} + {thought.subject}", seen, thought)
+        )
     if module.variant == "simplified":
-        return residual("DB", compose(f"{thought.subject}∘Res({seen.subject})", _res(seen), thought))
+        return residual(
+            "DB",
+            compose(f"{thought.subject}∘Res({seen.subject})", _res(seen), thought),
+        )
     return compose("DB", _res(seen), _res(thought))

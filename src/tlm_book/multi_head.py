@@ -7,7 +7,17 @@ from torch import Tensor, nn
 
 from tlm_book.attention import attention, attention_pattern
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.operators import Derivation, Kind, compose, concat, derive, derives, pattern, primitive, product
+from tlm_book.operators import (
+    Derivation,
+    Kind,
+    compose,
+    concat,
+    derive,
+    derives,
+    pattern,
+    primitive,
+    product,
+)
 
 __all__ = [
     "fuse_heads",
@@ -18,24 +28,36 @@ __all__ = [
 
 # multi_head: The implementation
 def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
-    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the inverse of `split_heads`.
+    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the
+    inverse of `split_heads`.
 
-    Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ. (W-mh-weights)
+    Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ.
+    (W-mh-weights) ValueError for another shape.
 
     Chapter: multi_head.
     """
+    fits = weights.dim() == 4 and len(weights) == 3
+    expects(fits, "weights", f"shape {tuple(weights.shape)}", "(3, h, d, k)")
     return weights.mT.flatten(0, 2)
 
 
-def split_heads(weight: Float[Tensor, "rows d"], n_heads: int) -> Float[Tensor, "3 h d k"]:
-    """The matrices W_Q[i], W_K[i], W_V[i] in the weight of one linear layer: the inverse of `fuse_heads`. (W-mh-weights)
+def split_heads(
+    weight: Float[Tensor, "rows d"], n_heads: int
+) -> Float[Tensor, "3 h d k"]:
+    """The matrices W_Q[i], W_K[i], W_V[i] in the weight of one linear layer: the
+    inverse of `fuse_heads`. (W-mh-weights)
 
     ValueError when 3·n_heads does not divide the number of rows.
 
     Chapter: multi_head.
     """
     expects_positive(n_heads=n_heads)
-    expects(len(weight) % (3 * n_heads) == 0, "weight", f"{len(weight)} rows", f"a multiple of 3·n_heads = {3 * n_heads}")
+    expects(
+        len(weight) % (3 * n_heads) == 0,
+        "weight",
+        f"{len(weight)} rows",
+        f"a multiple of 3·n_heads = {3 * n_heads}",
+    )
     return weight.unflatten(0, (3, n_heads, -1)).mT
 
 
@@ -43,8 +65,10 @@ def split_heads(weight: Float[Tensor, "rows d"], n_heads: int) -> Float[Tensor, 
 class MultiHeadAttention(nn.Module):
     """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, all heads in one pass. (W-mh-def)
 
-    `d_head` defaults to d_model / n_heads, and then n_heads must divide d_model (ValueError otherwise). `qkv_bias` and `out_bias`:
-    whether queries, keys, values and the output have bias rows. `scale` replaces 1/√d_head; without `causal` there is no mask.
+    `d_head` defaults to d_model / n_heads, and then n_heads must divide d_model
+    (ValueError otherwise). `qkv_bias` and `out_bias`: whether queries, keys, values
+    and the output have bias rows. `scale` replaces 1/√d_head and must be positive;
+    without `causal` there is no mask.
 
     Chapter: multi_head.
     """
@@ -62,14 +86,26 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         expects_positive(d_model=d_model, n_heads=n_heads)
         if d_head is None:
-            expects(d_model % n_heads == 0, "n_heads", n_heads, f"a divisor of d_model = {d_model}")
+            expects(
+                d_model % n_heads == 0,
+                "n_heads",
+                n_heads,
+                f"a divisor of d_model = {d_model}",
+            )
             d_head = d_model // n_heads
         expects_positive(d_head=d_head)
-        self.n_heads, self.d_head, self.causal, self.scale = n_heads, d_head, causal, scale
-        self.qkv = nn.Linear(d_model, 3 * n_heads * d_head, bias=qkv_bias)  # weight: fuse_heads of all heads
+        expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
+        self.n_heads = n_heads
+        self.d_head = d_head
+        self.causal = causal
+        self.scale = scale
+        # weight: fuse_heads of all heads
+        self.qkv = nn.Linear(d_model, 3 * n_heads * d_head, bias=qkv_bias)
         self.out = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
 
-    def _queries_keys_values(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "3 *batch h n k"]:
+    def _queries_keys_values(
+        self, x: Float[Tensor, "*batch n d"]
+    ) -> Float[Tensor, "3 *batch h n k"]:
         if x.dim() < 2 or x.shape[-1] != self.qkv.in_features:
             expects_shape("x", x, ("n", self.qkv.in_features))
         qkv = self.qkv(x).view(*x.shape[:-1], 3, self.n_heads, self.d_head)
@@ -78,21 +114,39 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         q, k, v = self._queries_keys_values(x)
         heads = attention(q, k, v, self.causal, self.scale)  # (*batch, h, n, k)
-        return self.out(heads.transpose(-3, -2).flatten(-2))  # heads side by side: (*batch, n, h·k)
+        # heads side by side: (*batch, n, h·k)
+        return self.out(heads.transpose(-3, -2).flatten(-2))
 
-    def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch h n n"]:
+    def pattern(
+        self, x: Float[Tensor, "*batch n d"]
+    ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head for this input."""
         q, k, _ = self._queries_keys_values(x)
         return attention_pattern(q, k, self.causal, self.scale)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V") as float64 copies, for `spec.multi_head.multi_head`."""
-        weights = dict(zip(("W_Q", "W_K", "W_V"), split_heads(self.qkv.weight, self.n_heads)))
+        """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V") as float64
+        copies, for `spec.multi_head.multi_head`."""
+        weights = dict(
+            zip(("W_Q", "W_K", "W_V"), split_heads(self.qkv.weight, self.n_heads))
+        )
         if self.qkv.bias is not None:
-            weights |= dict(zip(("b_Q", "b_K", "b_V"), self.qkv.bias.unflatten(0, (3, self.n_heads, self.d_head))))
+            weights |= dict(
+                zip(
+                    ("b_Q", "b_K", "b_V"),
+                    self.qkv.bias.unflatten(0, (3, self.n_heads, self.d_head)),
+                )
+            )
         weights["W_O"] = self.out.weight.T
-        weights["b_O"] = self.out.weight.new_zeros(self.out.out_features) if self.out.bias is None else self.out.bias
-        return {name: weight.detach().double().cpu().numpy().copy() for name, weight in weights.items()}
+        weights["b_O"] = (
+            self.out.weight.new_zeros(self.out.out_features)
+            if self.out.bias is None
+            else self.out.bias
+        )
+        return {
+            name: weight.detach().double().cpu().numpy().copy()
+            for name, weight in weights.items()
+        }
 
 
 # multi_head: The proof, derived
@@ -106,5 +160,9 @@ def _multi_head_attention(module: MultiHeadAttention) -> Derivation:
     if not module.causal:
         return primitive("MultiHeadAttention", Kind.UNPROVED, "no causal mask")
     h, rows = module.n_heads, derive(module.qkv)
-    head = product(f"H_i for i = {_listed('', h)}", pattern("softmax(◺(Q_iK_iᵀ)·scale)", rows, rows), rows)
+    head = product(
+        f"H_i for i = {_listed('', h)}",
+        pattern("softmax(◺(Q_iK_iᵀ)·scale)", rows, rows),
+        rows,
+    )
     return compose("CA", concat(f"[{_listed('H_', h)}]", head), derive(module.out))

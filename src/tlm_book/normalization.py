@@ -19,14 +19,17 @@ __all__ = [
 
 # normalization: The layer in torch
 class Normalization(nn.Module):
-    """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def, W-norm-layer)
+    """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def,
+    W-norm-layer)
 
-    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε) (torch's LayerNorm), "none" by σ. The parameters
-    `weight` (a) and `bias` (b) start as ones and zeros.
+    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε)
+    (torch's LayerNorm), "none" by σ. The parameters `weight` (a) and `bias` (b)
+    start as ones and zeros.
 
-    x: (…, d_model) → the same shape and dtype; half precision is computed in float32. A constant row gives b, with a finite
-    gradient; in the mode "none", or with eps = 0, it gives NaN. ValueError for another width, an unknown mode or a negative
-    eps; TypeError when x holds no floating point numbers.
+    x: (…, d_model) → the same shape and dtype; half precision is computed in
+    float32. A constant row gives b, with a finite gradient; in the mode "none", or
+    with eps = 0, it gives NaN. ValueError for another width, an unknown mode or a
+    negative eps; TypeError when x holds no floating point numbers.
 
     >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0])).detach()
     tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000])
@@ -34,7 +37,9 @@ class Normalization(nn.Module):
     Chapter: normalization.
     """
 
-    def __init__(self, d_model: int, eps: float = 1e-6, eps_mode: str = "outside") -> None:
+    def __init__(
+        self, d_model: int, eps: float = 1e-6, eps_mode: str = "outside"
+    ) -> None:
         super().__init__()
         expects_positive(d_model=d_model)
         expects_one_of("eps_mode", eps_mode, EPS_MODES)
@@ -44,19 +49,33 @@ class Normalization(nn.Module):
         self.eps, self.eps_mode = eps, eps_mode
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        expects(x.is_floating_point(), "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
+        expects(
+            x.is_floating_point(),
+            "x",
+            f"dtype {x.dtype}",
+            "floating point numbers",
+            TypeError,
+        )
         expects_shape("x", x, tuple(self.weight.shape))
         if self.eps_mode == "inside":
-            return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+            return F.layer_norm(
+                x, self.weight.shape, self.weight, self.bias, self.eps
+            )
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)  # its gradient is right at σ = 0 too
+        # its gradient is right at σ = 0 too
+        sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)
         if self.eps_mode == "outside":
             sigma = sigma + self.eps
-        return torch.addcmul(self.bias, self.weight, (wide - mean) / sigma).to(x.dtype)
+        return torch.addcmul(self.bias, self.weight, (wide - mean) / sigma).to(
+            x.dtype
+        )
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""
-        return {"a": self.weight.detach().double().cpu().numpy(), "b": self.bias.detach().double().cpu().numpy()}
+        return {
+            "a": self.weight.detach().double().cpu().numpy(),
+            "b": self.bias.detach().double().cpu().numpy(),
+        }
 
 
 @derives(Normalization)

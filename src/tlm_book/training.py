@@ -37,6 +37,7 @@ __all__ = [
     "bits_per_byte",
     "learning_rate",
     "parameter_groups",
+    "disturb",
     "update",
     "evaluate",
     "choose_device",
@@ -78,7 +79,8 @@ class TrainConfig:
     lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
     weight_decay, betas   of AdamW
     clip                  longest gradient; longer ones are shortened to this
-    seed                  of the split, the initial weights, batches and dropout
+    noise                 share of the tokens that are replaced by random ones where the model reads them
+    seed                  of the split, the initial weights, batches, noise and dropout
     eval_every            steps between two measurements on the held-out text
     validation            fraction of the documents that is held out
     dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
@@ -96,6 +98,7 @@ class TrainConfig:
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float = 1.0
+    noise: float = 0.0
     seed: int = 0
     eval_every: int = 100
     validation: float = 0.1
@@ -109,6 +112,7 @@ class TrainConfig:
         expects(self.weight_decay >= 0, "weight_decay", self.weight_decay, "a number ≥ 0")
         expects(len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "betas", self.betas, "two numbers in [0, 1)")
         expects(self.clip > 0, "clip", self.clip, "a number > 0")
+        expects(0 <= self.noise < 1, "noise", self.noise, "a share in [0, 1)")
         expects(self.seed >= 0, "seed", self.seed, "a whole number ≥ 0")
         expects(0 < self.validation < 1, "validation", self.validation, "a fraction between 0 and 1")
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
@@ -263,6 +267,20 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
 
 
 # training: One step
+def disturb(read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float) -> Int[Tensor, "batch n"]:
+    """`read`, with each token but the first replaced with probability `share` by one drawn from `pool`. (T-noise)
+
+    Chapter: training.
+    """
+    if share == 0:
+        return read
+    replaced = torch.rand(read.shape, device=read.device) < share
+    replaced[:, 0] = False  # the start marker stays
+    drawn = pool.flatten()[torch.randint(pool.numel(), read.shape, device=read.device)]
+    return torch.where(replaced, drawn, read)
+
+
+# training: One step
 def update(
     model: TransformerLM, optimizer: torch.optim.Optimizer, batch: Int[Tensor, "batch n"], start: int, config: TrainConfig
 ) -> float:
@@ -270,8 +288,9 @@ def update(
 
     Chapter: training.
     """
+    read = disturb(shift(batch, start), batch, config.noise)
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"):
-        loss = weighted_loss(model(shift(batch, start)), batch)
+        loss = weighted_loss(model(read), batch)
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), config.clip)
@@ -364,7 +383,7 @@ def train(
     log: list[dict[str, int | float]] = []
     best, lowest = {}, math.inf
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(config.seed)  # the initial weights, then dropout
+        torch.manual_seed(config.seed)  # the initial weights, then noise and dropout
         model = TransformerLM(model_config).to(place).train()
         optimizer = torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.lr, betas=config.betas)
         bar = tqdm(range(config.steps), disable=not progress, unit="step")
@@ -400,6 +419,7 @@ class Size:
     context: int
     batch_size: int
     steps: int
+    noise: float
 
 
 def fit_size(n_bytes: int) -> Size:
@@ -408,12 +428,12 @@ def fit_size(n_bytes: int) -> Size:
     Chapter: training.
     """
     if n_bytes < 50_000:
-        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, batch_size=8, steps=800)
+        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, batch_size=8, steps=800, noise=0.15)
     if n_bytes < 1_000_000:
-        return Size(vocab_size=512, d_model=128, layers=4, heads=4, context=128, batch_size=8, steps=1200)
+        return Size(vocab_size=1024, d_model=128, layers=4, heads=4, context=128, batch_size=8, steps=1400, noise=0.15)
     if n_bytes < 20_000_000:
-        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, batch_size=16, steps=4000)
-    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, batch_size=32, steps=20000)
+        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, batch_size=16, steps=4000, noise=0.0)
+    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, batch_size=32, steps=20000, noise=0.0)
 
 
 # training: The book's model
@@ -424,7 +444,7 @@ def model_for(size: Size, vocab_size: int) -> Config:
     """
     return Config(
         vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads,
-        max_len=size.context, embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.15,
+        max_len=size.context, embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.2,
     )
 
 
@@ -435,7 +455,7 @@ def recipe(size: Size, **changes: object) -> TrainConfig:
     """
     steps = int(changes.get("steps", size.steps))
     fitted = {
-        "steps": steps, "batch_size": size.batch_size, "lr": 1.5e-3,
+        "steps": steps, "batch_size": size.batch_size, "noise": size.noise, "lr": 1.5e-3, "weight_decay": 0.3,
         "warmup": min(50, steps // 10), "eval_every": max(1, steps // 12),
     }
     return TrainConfig(**fitted | changes)
@@ -749,7 +769,7 @@ def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
     unknown = sorted(choices.keys() - of_size - of_recipe)
     expects(not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}")
     size = dataclasses.replace(fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size})
-    expects_positive(**dataclasses.asdict(size))
+    expects_positive(**{name: value for name, value in dataclasses.asdict(size).items() if name != "noise"})
     return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from tlm_book.checks import expects_shape
 from tlm_book.spec.operators import masked_softmax, softmax
 
 __all__ = [
@@ -16,15 +17,22 @@ __all__ = [
 
 # attention: Definition
 def attention_pattern(
-    Q: Float[np.ndarray, "n k"], K: Float[np.ndarray, "m k"], causal: bool = True, scale: float | None = None
+    Q: Float[np.ndarray, "n k"],
+    K: Float[np.ndarray, "m k"],
+    causal: bool = True,
+    scale: float | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """softmax(◺(c QKᵀ)) row by row, c = 1/√k unless `scale` says otherwise; without ◺ when not causal.
+    """softmax(◺(c QKᵀ)) row by row, c = 1/√k unless `scale` says otherwise; without
+    ◺ when not causal.
+
+    ValueError when the widths of Q and K differ.
 
     >>> attention_pattern(np.zeros((2, 1)), np.ones((2, 1))).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
 
     Chapter: attention.
     """
+    expects_shape("K", K, ("m", Q.shape[1]))
     c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
     S = c * (Q @ K.T)
     return masked_softmax(S) if causal else softmax(S)
@@ -38,10 +46,14 @@ def attention(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[np.ndarray, "n v"]:
-    """Each row of the result is an average of the rows of V, weighted by `attention_pattern(Q, K)`.
+    """Each row of the result is an average of the rows of V, weighted by
+    `attention_pattern(Q, K)`.
+
+    ValueError when the widths of Q and K, or the numbers of keys and values, differ.
 
     Chapter: attention.
     """
+    expects_shape("V", V, (len(K), "v"))
     return attention_pattern(Q, K, causal, scale) @ V
 
 
@@ -55,6 +67,10 @@ def causal_attention(
 ) -> Float[np.ndarray, "n v"]:
     """CA(X) = softmax(◺(QKᵀ)/√k) V with Q = XW_Q, K = XW_K, V = XW_V. (W-ca1-def)
 
+    ValueError when a weight matrix has not as many rows as X has columns.
+
     Chapter: attention.
     """
+    for name, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V)):
+        expects_shape(name, W, (X.shape[1], "k"))
     return attention(X @ W_Q, X @ W_K, X @ W_V, causal=True, scale=scale)

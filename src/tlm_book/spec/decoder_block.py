@@ -51,14 +51,18 @@ def decoder_block(
     """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), the article's block. (W-db-def)
 
     `w` holds the weights of the four layers: w["N_ca"], w["CA"], w["N_ff"], w["FF"].
-    norm="post" puts each N after its sum, "none" leaves both out. variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X));
-    variant="simplified": X + FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm "pre" or "none".
-    ValueError for another choice, and for an X of another width than the weights.
+    norm="post" puts each N after its sum, "none" leaves both out.
+    variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X)); variant="simplified": X +
+    FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm
+    "pre" or "none". ValueError for another choice, and for an X of another width
+    than the weights.
 
     Chapter: decoder_block.
     """
     expects_one_of("norm", norm, NORMS)
-    expects_one_of("variant", variant, VARIANTS if norm != "post" else ("sequential",))
+    expects_one_of(
+        "variant", variant, VARIANTS if norm != "post" else ("sequential",)
+    )
     expects_shape("X", X, ("n", len(w["CA"]["b_O"])))
 
     def CA(X):
@@ -68,10 +72,18 @@ def decoder_block(
         return feed_forward(X, **w["FF"], activation=activation)
 
     def N_ca(X):
-        return X if norm == "none" else layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)
+        return (
+            X
+            if norm == "none"
+            else layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)
+        )
 
     def N_ff(X):
-        return X if norm == "none" else layer_norm(X, **w["N_ff"], eps=eps, eps_mode=eps_mode)
+        return (
+            X
+            if norm == "none"
+            else layer_norm(X, **w["N_ff"], eps=eps, eps_mode=eps_mode)
+        )
 
     if norm == "post":
         return N_ff(res(FF)(N_ca(res(CA)(X))))

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from tlm_book.checks import expects_shape
 from tlm_book.spec.attention import attention
 
 __all__ = [
@@ -23,15 +24,28 @@ def heads(
     causal: bool = True,
     scale: float | None = None,
 ) -> list[Float[np.ndarray, "n v"]]:
-    """H_i(X) = softmax(◺(Q_i K_iᵀ/√d_head)) V_i with Q_i = XW_Q[i], K_i = XW_K[i], V_i = XW_V[i], plus biases where given.
+    """H_i(X) = softmax(◺(Q_i K_iᵀ/√d_head)) V_i with Q_i = XW_Q[i], K_i = XW_K[i],
+    V_i = XW_V[i], plus biases where given.
 
-    The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal` there is no ◺. (W-head-def)
+    The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal`
+    there is no ◺. (W-head-def) ValueError when the rows of X are not as wide as the
+    weights are high.
 
     Chapter: multi_head.
     """
-    b_Q, b_K, b_V = (np.zeros((len(W), W.shape[2])) if b is None else b for b, W in ((b_Q, W_Q), (b_K, W_K), (b_V, W_V)))
+    expects_shape("X", X, ("n", W_Q.shape[1]))
+    pairs = ((b_Q, W_Q), (b_K, W_K), (b_V, W_V))
+    b_Q, b_K, b_V = (
+        np.zeros((len(W), W.shape[2])) if b is None else b for b, W in pairs
+    )
     return [
-        attention(X @ W_Q[i] + b_Q[i], X @ W_K[i] + b_K[i], X @ W_V[i] + b_V[i], causal, scale)
+        attention(
+            X @ W_Q[i] + b_Q[i],
+            X @ W_K[i] + b_K[i],
+            X @ W_V[i] + b_V[i],
+            causal,
+            scale,
+        )
         for i in range(len(W_Q))
     ]
 
@@ -50,9 +64,13 @@ def multi_head(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[np.ndarray, "n d"]:
-    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`. (W-mh-def)
+    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`.
+    (W-mh-def)
+
+    ValueError when W_O has not as many rows as the heads together have columns.
 
     Chapter: multi_head.
     """
     H = np.concatenate(heads(X, W_Q, W_K, W_V, b_Q, b_K, b_V, causal, scale), axis=1)
+    expects_shape("W_O", W_O, (H.shape[1], "d"))
     return H @ W_O + b_O

@@ -16,10 +16,14 @@ __all__ = [
 
 
 # normalization: To standardize
-def standardize(x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside") -> Float[np.ndarray, "d"]:
-    """(x − x̄) / (σ + ε), σ² the mean of (x − x̄)²; "inside" divides by √(σ² + ε), "none" by σ. (W-standardize-def)
+def standardize(
+    x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
+) -> Float[np.ndarray, "d"]:
+    """(x − x̄) / (σ + ε), σ² the mean of (x − x̄)²; "inside" divides by √(σ² + ε),
+    "none" by σ. (W-standardize-def)
 
-    A constant row gives 0; in the mode "none", or with eps = 0, it gives NaN, as 0/0 does. ValueError for an unknown mode.
+    A constant row gives 0; in the mode "none", or with eps = 0, it gives NaN, as 0/0
+    does. ValueError for an unknown mode and for anything but one row.
 
     >>> standardize(np.array([2.0, 4.0, 6.0, 10.0, 13.0])).round(3)
     array([-1.25, -0.75, -0.25,  0.75,  1.5 ])
@@ -27,7 +31,10 @@ def standardize(x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "o
     Chapter: normalization.
     """
     expects_one_of("eps_mode", eps_mode, EPS_MODES)
-    v = x - x[0]  # subtracting a number changes nothing in ℝ; in floating point it makes a constant row exactly 0
+    expects(x.ndim == 1, "x", f"shape {x.shape}", "(d)")
+    # subtracting a number changes nothing in ℝ; in floating point it makes a
+    # constant row exactly 0
+    v = x - x[0]
     u = v - v.mean()
     sigma = np.sqrt(np.mean(u**2))
     if eps_mode == "outside":
@@ -39,7 +46,11 @@ def standardize(x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "o
 
 # normalization: To normalize, and the layer
 def normalize(
-    x: Float[np.ndarray, "d"], a: Float[np.ndarray, "d"], b: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
+    x: Float[np.ndarray, "d"],
+    a: Float[np.ndarray, "d"],
+    b: Float[np.ndarray, "d"],
+    eps: float = 1e-6,
+    eps_mode: str = "outside",
 ) -> Float[np.ndarray, "d"]:
     """a ⊙ standardize(x) + b. (W-normalize-def)
 
@@ -53,7 +64,11 @@ def normalize(
 
 
 def layer_norm(
-    X: Float[np.ndarray, "n d"], a: Float[np.ndarray, "d"], b: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
+    X: Float[np.ndarray, "n d"],
+    a: Float[np.ndarray, "d"],
+    b: Float[np.ndarray, "d"],
+    eps: float = 1e-6,
+    eps_mode: str = "outside",
 ) -> Float[np.ndarray, "n d"]:
     """N(X): every row is normalized with the same a and b. (W-norm-layer)
 

@@ -13,7 +13,9 @@ __all__ = [
 
 
 # positional_encoding: The layer: add the first rows of a table
-def add_positions(X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]) -> Float[np.ndarray, "n d"]:
+def add_positions(
+    X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]
+) -> Float[np.ndarray, "n d"]:
     """PE(X) = X + P[:n], for 1 ≤ n ≤ M. (W-pe-layer-def)
 
     ValueError when X has no row, more than M rows, or rows of another width than P.
@@ -29,10 +31,14 @@ def add_positions(X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]) -> F
 
 
 # positional_encoding: The table of sines and cosines
-def sinusoid(M: int, d: int, start: int = 1, base: float = 10000.0) -> Float[np.ndarray, "M d"]:
-    """PE[p, 2i] = sin(pos / base^{2i/d}), PE[p, 2i+1] = cos(pos / base^{2i/d}) with pos = start + p. (W-pe-formula-def)
+def sinusoid(
+    M: int, d: int, start: int = 1, base: float = 10000.0
+) -> Float[np.ndarray, "M d"]:
+    """PE[p, 2i] = sin(pos / base^{2i/d}), PE[p, 2i+1] = cos(pos / base^{2i/d}) with
+    pos = start + p. (W-pe-formula-def)
 
-    Columns count from 0, so d must be even (W-pe-parity, W-pe-index-range); ValueError otherwise. The article starts at position 1.
+    Columns count from 0, so d must be even (W-pe-parity, W-pe-index-range);
+    ValueError otherwise. The article starts at position 1.
 
     >>> sinusoid(2, 2, start=0).round(3)
     array([[0.   , 1.   ],
@@ -53,10 +59,12 @@ def sinusoid(M: int, d: int, start: int = 1, base: float = 10000.0) -> Float[np.
 
 # positional_encoding: Moving by an offset is a rotation
 def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"]:
-    """T_k with PE[p + k] = T_k PE[p] for every position: one rotation block for each pair of columns. (W-pe-offset-first)
+    """T_k with PE[p + k] = T_k PE[p] for every position: one rotation block for each
+    pair of columns. (W-pe-offset-first)
 
-    Block i is [[cos ωk, sin ωk], [−sin ωk, cos ωk]] with ω = base^{−2i/d}; it acts on the column vector (sin ωp, cos ωp).
-    k may be negative. For rows: P[p + k] = P[p] @ offset_map(k, d).T. ValueError when d is odd.
+    Block i is [[cos ωk, sin ωk], [−sin ωk, cos ωk]] with ω = base^{−2i/d}; it acts
+    on the column vector (sin ωp, cos ωp). k may be negative. For rows: P[p + k] =
+    P[p] @ offset_map(k, d).T. ValueError when d is odd.
 
     >>> P = sinusoid(9, 4)
     >>> bool(np.allclose(offset_map(5, 4) @ P[0], P[5]))
