@@ -132,7 +132,7 @@ def complete(
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
 
-    The same arguments give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
+    An empty prompt begins a document. The same arguments give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
 
     Chapter: inference.
     """
@@ -140,7 +140,7 @@ def complete(
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects(seed >= 0, "seed", seed, "a whole number ≥ 0")
     place = next(model.parameters()).device
-    tokens = torch.tensor(tokenizer.encode(prompt), dtype=torch.long, device=place)
+    tokens = torch.tensor(tokenizer.encode(prompt) or [start], dtype=torch.long, device=place)  # no prompt: a new document
     chance = torch.Generator().manual_seed(seed)
     written = generate(model, tokens, max_new, temperature=temperature, start=start, stop=start, generator=chance)
     new = written[len(tokens) :].tolist()
