@@ -22,7 +22,7 @@ __all__ = [
 
 # inference: Temperature
 def tempered(z: Float[np.ndarray, "V"], temperature: float) -> Float[np.ndarray, "V"]:
-    """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temperature)
+    """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temper)
 
     Chapter: inference.
     """
