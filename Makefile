@@ -45,7 +45,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 
 model: $(READY)
-	$(BIN)/python -m tlm_book train --book --out book/data/model
+	rm -rf _build/model
+	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
+	rm -rf book/data/model && mv _build/model book/data/model
 
 clean:
 	rm -rf _build .venv

@@ -210,7 +210,6 @@ def test_loss_of_a_batch_equals_the_specification(name):
             assert abs(weighted_loss(logits, x, w, reduction).item() - wanted) < 1e-12 * (1 + abs(wanted))
 
 
-@bug("cross_entropy takes 64-bit tokens only, while the model takes 32-bit ones too")
 def test_integer_type_of_tokens_does_not_matter_to_the_loss():
     config = preset("wojcik")
     model, x = made(config), some_tokens(config, 2, 5)
@@ -280,7 +279,6 @@ class Unknown(nn.Module):
     """A layer that no rule knows."""
 
 
-@bug("the rule of Embedding does not look at its table")
 @pytest.mark.parametrize("name", ["wojcik", "agarwal", "vaswani"])
 def test_a_proof_reads_every_part(name):
     """Whatever part of a model is exchanged for an unknown one, the model is no longer proved autoregressive."""
@@ -366,7 +364,6 @@ def test_save_and_load_keep_every_bit(name, tmp_path, tokenizer):
     assert np.array_equal(by_torch(again, x), by_torch(model, x))
 
 
-@bug("load makes a model in the default dtype and rounds the weights of the file to it")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_save_and_load_keep_the_dtype(dtype, tmp_path, tokenizer):
     model = made(preset("wojcik").replace(vocab_size=len(tokenizer))).to(dtype)
@@ -375,7 +372,6 @@ def test_save_and_load_keep_the_dtype(dtype, tmp_path, tokenizer):
     assert all(weights[key].dtype == dtype and torch.equal(w, weights[key]) for key, w in model.state_dict().items())
 
 
-@bug("the parent of the folder is made only after the training")
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
     def begun(*_: object, **__: object) -> None:
         raise AssertionError("the training has begun")
@@ -494,7 +490,6 @@ def test_the_mode_of_a_model_is_given_back(mode, tokenizer):
     assert {part.training for part in model.modules()} == {mode}
 
 
-@bug("generate and evaluate switch back without try … finally")
 @pytest.mark.parametrize("call", [lambda m, x: generate(m, x, 2), lambda m, x: evaluate(m, x + m.config.vocab_size, 4, 0)], ids=["generate", "evaluate"])
 def test_the_mode_of_a_model_is_given_back_after_an_error(call):
     model = TransformerLM(preset("vaswani")).train()

@@ -36,7 +36,7 @@ class Embedding(nn.Module):
         self, tokens: Int[Tensor, "*batch n"]
     ) -> Float[Tensor, "*batch n d"]:
         came = type(tokens).__name__
-        expects(isinstance(tokens, Tensor), "tokens", came, "a torch.Tensor", TypeError)
+        expects(isinstance(tokens, Tensor), "tokens", came, "a tensor", TypeError)
         whole = tokens.dtype in (torch.int64, torch.int32)
         wants = "integer tokens (int64 or int32)"
         expects(whole, "tokens", f"dtype {tokens.dtype}", wants, TypeError)

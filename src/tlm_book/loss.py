@@ -18,7 +18,9 @@ __all__ = [
 
 
 # loss: In torch
-def shift(tokens: Int[Tensor, "*batch n"], start: int = 0) -> Int[Tensor, "*batch n"]:
+def shift(
+    tokens: Int[Tensor, "*batch n"], start: int = 0
+) -> Int[Tensor, "*batch n"]:
     """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
 
     ValueError when there is no token.
@@ -28,24 +30,39 @@ def shift(tokens: Int[Tensor, "*batch n"], start: int = 0) -> Int[Tensor, "*batc
 
     Chapter: loss.
     """
-    expects(tokens.dim() >= 1 and tokens.shape[-1] >= 1, "tokens", f"shape {tuple(tokens.shape)}", "at least one token in a row")
+    expects(
+        tokens.dim() >= 1 and tokens.shape[-1] >= 1,
+        "tokens",
+        f"shape {tuple(tokens.shape)}",
+        "at least one token in a row",
+    )
     first = torch.full_like(tokens[..., :1], start)
     return torch.cat((first, tokens[..., :-1]), dim=-1)
 
 
 # loss: In torch
-def _expects_same_shape(argument: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-    expects(tuple(tensor.shape) == shape, argument, f"shape {tuple(tensor.shape)}", f"({', '.join(map(str, shape))})")
+def _expects_same_shape(
+    argument: str, tensor: Tensor, shape: tuple[int, ...]
+) -> None:
+    expects(
+        tuple(tensor.shape) == shape,
+        argument,
+        f"shape {tuple(tensor.shape)}",
+        f"({', '.join(map(str, shape))})",
+    )
 
 
 def _expects_targets(logits: Tensor, tokens: Tensor) -> None:
     _expects_same_shape("tokens", tokens, tuple(logits.shape[:-1]))
     expects(tokens.numel() > 0, "tokens", "no token", "at least one token")
-    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # on a GPU, a look would wait for the device
+    # on a GPU, a look would wait for the device
+    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
         expects_tokens("tokens", tokens, logits.shape[-1])
 
 
-def token_log_probs(logits: Float[Tensor, "*batch n V"], tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+def token_log_probs(
+    logits: Float[Tensor, "*batch n V"], tokens: Int[Tensor, "*batch n"]
+) -> Float[Tensor, "*batch n"]:
     """y_k = LogSoftmax(logits)[k, x_k]. (W-loss-index)
 
     ValueError when the shapes do not fit; on the CPU also TypeError for tokens that are not integers and IndexError for
@@ -54,7 +71,9 @@ def token_log_probs(logits: Float[Tensor, "*batch n V"], tokens: Int[Tensor, "*b
     Chapter: loss.
     """
     _expects_targets(logits, tokens)
-    return -F.cross_entropy(logits.flatten(0, -2), tokens.flatten(), reduction="none").view(tokens.shape)
+    return -F.cross_entropy(
+        logits.flatten(0, -2), tokens.flatten().long(), reduction="none"
+    ).view(tokens.shape)
 
 
 # loss: In torch
@@ -74,13 +93,27 @@ def weighted_loss(
     expects_one_of("reduction", reduction, REDUCTIONS)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
         _expects_targets(logits, tokens)
-        return F.cross_entropy(logits.flatten(0, -2), tokens.flatten())
+        return F.cross_entropy(logits.flatten(0, -2), tokens.flatten().long())
     y = token_log_probs(logits, tokens)
     w = torch.ones_like(y) if weights is None else weights
     _expects_same_shape("weights", w, tuple(y.shape))
-    expects(bool(((w >= 0) & w.isfinite()).all()), "weights", "a negative or infinite weight", "finite weights ≥ 0")
+    expects(
+        bool(((w >= 0) & w.isfinite()).all()),
+        "weights",
+        "a negative or infinite weight",
+        "finite weights ≥ 0",
+    )
     if reduction == "sum":
         return -(w * y).sum()
     total = w.sum(-1) if reduction == "row_mean" else w.sum()
-    expects(bool((total > 0).all()), "weights", "weights that sum to zero", "a positive sum")
-    return (-(w * y).sum(-1) / total).mean() if reduction == "row_mean" else -(w * y).sum() / total
+    expects(
+        bool((total > 0).all()),
+        "weights",
+        "weights that sum to zero",
+        "a positive sum",
+    )
+    return (
+        (-(w * y).sum(-1) / total).mean()
+        if reduction == "row_mean"
+        else -(w * y).sum() / total
+    )

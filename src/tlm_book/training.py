@@ -105,32 +105,89 @@ class TrainConfig:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        expects_positive(steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every)
+        expects_positive(
+            steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every
+        )
+        expects(
+            isinstance(self.lr, int | float),
+            "lr",
+            repr(self.lr),
+            "a number",
+            TypeError,
+        )
         expects(self.lr > 0, "lr", self.lr, "a number > 0")
-        expects(0 <= self.min_lr <= 1, "min_lr", self.min_lr, "a fraction of lr, from 0 to 1")
-        expects(0 <= self.warmup <= self.steps, "warmup", self.warmup, f"from 0 to steps = {self.steps}")
-        expects(self.weight_decay >= 0, "weight_decay", self.weight_decay, "a number ≥ 0")
-        expects(len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "betas", self.betas, "two numbers in [0, 1)")
+        expects(
+            0 <= self.min_lr <= 1,
+            "min_lr",
+            self.min_lr,
+            "a fraction of lr, from 0 to 1",
+        )
+        expects(
+            0 <= self.warmup <= self.steps,
+            "warmup",
+            self.warmup,
+            f"from 0 to steps = {self.steps}",
+        )
+        expects(
+            self.weight_decay >= 0, "weight_decay", self.weight_decay, "a number ≥ 0"
+        )
+        expects(
+            len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas),
+            "betas",
+            self.betas,
+            "two numbers in [0, 1)",
+        )
         expects(self.clip > 0, "clip", self.clip, "a number > 0")
         expects(0 <= self.noise < 1, "noise", self.noise, "a share in [0, 1)")
-        expects(self.seed >= 0, "seed", self.seed, "a whole number ≥ 0")
-        expects(0 < self.validation < 1, "validation", self.validation, "a fraction between 0 and 1")
+        expects(
+            isinstance(self.seed, int),
+            "seed",
+            self.seed,
+            "a whole number",
+            TypeError,
+        )
+        expects(
+            0 <= self.seed < 2**63,
+            "seed",
+            self.seed,
+            "a whole number from 0 to 2^63 − 1",
+        )
+        expects(
+            0 < self.validation < 1,
+            "validation",
+            self.validation,
+            "a fraction between 0 and 1",
+        )
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
 
 
 # training: Text, held out and cut
-def split_documents(texts: Sequence[str], fraction: float, seed: int) -> tuple[list[str], list[str]]:
+def split_documents(
+    texts: Sequence[str], fraction: float, seed: int
+) -> tuple[list[str], list[str]]:
     """(training, held-out) documents: whole documents, chosen at random, about `fraction` of them held out, in their old order.
 
     At least one on either side. ValueError for fewer than two documents.
 
     Chapter: training.
     """
-    expects(len(texts) >= 2, "texts", f"{len(texts)} documents", "at least 2, one to train on and one to hold out")
+    expects(
+        not isinstance(texts, str), "texts", "one str", "a list of str", TypeError
+    )
+    expects(
+        len(texts) >= 2,
+        "texts",
+        f"{len(texts)} documents",
+        "at least 2, one to train on and one to hold out",
+    )
     expects(0 < fraction < 1, "fraction", fraction, "a number between 0 and 1")
     count = min(max(1, round(fraction * len(texts))), len(texts) - 1)
-    held_out = set(np.random.default_rng(seed).permutation(len(texts))[:count].tolist())
-    return [t for i, t in enumerate(texts) if i not in held_out], [t for i, t in enumerate(texts) if i in held_out]
+    held_out = set(
+        np.random.default_rng(seed).permutation(len(texts))[:count].tolist()
+    )
+    return [t for i, t in enumerate(texts) if i not in held_out], [
+        t for i, t in enumerate(texts) if i in held_out
+    ]
 
 
 # training: Text, held out and cut
@@ -139,12 +196,21 @@ def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"
 
     Chapter: training.
     """
-    tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.start]]
+    expects(
+        not isinstance(texts, str), "texts", "one str", "a list of str", TypeError
+    )
+    tokens = [
+        token
+        for text in texts
+        for token in [*tokenizer.encode(text), tokenizer.start]
+    ]
     return torch.tensor(tokens, dtype=torch.long)
 
 
 # training: Text, held out and cut
-def sample_batch(tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int) -> Int[Tensor, "batch n"]:
+def sample_batch(
+    tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int
+) -> Int[Tensor, "batch n"]:
     """Windows of n consecutive tokens whose first positions are drawn uniformly; the same for the same seed and step.
 
     ValueError when there are fewer than n tokens.
@@ -152,13 +218,17 @@ def sample_batch(tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, s
     Chapter: training.
     """
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
-    first = np.random.default_rng((seed, step)).integers(0, len(tokens) - n + 1, size=batch_size)
+    first = np.random.default_rng((seed, step)).integers(
+        0, len(tokens) - n + 1, size=batch_size
+    )
     positions = torch.from_numpy(first)[:, None] + torch.arange(n)
     return tokens[positions.to(tokens.device)]
 
 
 # training: What to beat
-def unigram_log_probs(train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int) -> Float[np.ndarray, "K"]:
+def unigram_log_probs(
+    train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int
+) -> Float[np.ndarray, "K"]:
     """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it.
 
     Chapter: training.
@@ -169,7 +239,11 @@ def unigram_log_probs(train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"],
 
 # training: What to beat
 def bigram_log_probs(
-    train: Int[np.ndarray, "N"], previous: Int[np.ndarray, "K"], tokens: Int[np.ndarray, "K"], vocab_size: int, discount: float
+    train: Int[np.ndarray, "N"],
+    previous: Int[np.ndarray, "K"],
+    tokens: Int[np.ndarray, "K"],
+    vocab_size: int,
+    discount: float,
 ) -> Float[np.ndarray, "K"]:
     """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting.
 
@@ -194,15 +268,26 @@ def bigram_log_probs(
 
 
 # training: What to beat
-def unigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int) -> float:
+def unigram(
+    train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int
+) -> float:
     """Loss of the unigram model on the held-out tokens, in nats per token.
 
     Chapter: training.
     """
-    return float(-unigram_log_probs(train.cpu().numpy(), held_out.cpu().numpy(), vocab_size).mean())
+    return float(
+        -unigram_log_probs(
+            train.cpu().numpy(), held_out.cpu().numpy(), vocab_size
+        ).mean()
+    )
 
 
-def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
+def bigram(
+    train: Int[Tensor, "N"],
+    held_out: Int[Tensor, "K"],
+    vocab_size: int,
+    start: int = 0,
+) -> float:
     """Loss of the bigram model on the held-out tokens, in nats per token, with the best of nine discounts.
 
     The discount is chosen on the last tenth of the training tokens with counts from the rest, then everything is
@@ -214,12 +299,19 @@ def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int,
     known, x = train.cpu().numpy(), held_out.cpu().numpy()
     cut = len(known) * 9 // 10
 
-    def loss(counted: np.ndarray, before: int, text: np.ndarray, discount: float) -> float:
+    def loss(
+        counted: np.ndarray, before: int, text: np.ndarray, discount: float
+    ) -> float:
         previous = np.concatenate(([before], text[:-1]))
-        return float(-bigram_log_probs(counted, previous, text, vocab_size, discount).mean())
+        return float(
+            -bigram_log_probs(counted, previous, text, vocab_size, discount).mean()
+        )
 
     discounts = [k / 10 for k in range(1, 10)]
-    best = min(discounts, key=lambda D: loss(known[:cut], int(known[cut - 1]), known[cut:], D))
+    best = min(
+        discounts,
+        key=lambda D: loss(known[:cut], int(known[cut - 1]), known[cut:], D),
+    )
     return loss(known, start, x, best)
 
 
@@ -239,8 +331,8 @@ def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
 def learning_rate(step: int, config: TrainConfig) -> float:
     """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to min_lr · lr at the last step.
 
-    >>> config = TrainConfig(steps=11, warmup=2, lr=1.0, min_lr=0.0)
-    >>> [round(learning_rate(s, config), 4) for s in (0, 1, 6, 10)]
+    >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
+    >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
     [0.5, 1.0, 0.5, 0.0]
 
     Chapter: training.
@@ -254,20 +346,27 @@ def learning_rate(step: int, config: TrainConfig) -> float:
 
 
 # training: One step
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+def parameter_groups(
+    model: nn.Module, weight_decay: float
+) -> list[dict[str, object]]:
     """Two groups for the optimizer: matrices, which decay, and vectors (biases, gains), which do not.
 
     Chapter: training.
     """
     parameters = list(model.parameters())  # a tied matrix comes once
     return [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {
+            "params": [p for p in parameters if p.dim() >= 2],
+            "weight_decay": weight_decay,
+        },
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
 
 
 # training: One step
-def disturb(read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float) -> Int[Tensor, "batch n"]:
+def disturb(
+    read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
+) -> Int[Tensor, "batch n"]:
     """`read`, with each token but the first replaced with probability `share` by one drawn from `pool`. (T-noise)
 
     Chapter: training.
@@ -276,20 +375,28 @@ def disturb(read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: f
         return read
     replaced = torch.rand(read.shape, device=read.device) < share
     replaced[:, 0] = False  # the start marker stays
-    drawn = pool.flatten()[torch.randint(pool.numel(), read.shape, device=read.device)]
+    drawn = pool.flatten()[
+        torch.randint(pool.numel(), read.shape, device=read.device)
+    ]
     return torch.where(replaced, drawn, read)
 
 
 # training: One step
 def update(
-    model: TransformerLM, optimizer: torch.optim.Optimizer, batch: Int[Tensor, "batch n"], start: int, config: TrainConfig
+    model: TransformerLM,
+    optimizer: torch.optim.Optimizer,
+    batch: Int[Tensor, "batch n"],
+    start: int,
+    config: TrainConfig,
 ) -> float:
     """One step: loss of the batch, its gradient, clipped, and the optimizer's move. Returns the loss before the move.
 
     Chapter: training.
     """
     read = disturb(shift(batch, start), batch, config.noise)
-    with torch.autocast(batch.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"):
+    with torch.autocast(
+        batch.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"
+    ):
         loss = weighted_loss(model(read), batch)
     optimizer.zero_grad()
     loss.backward()
@@ -300,7 +407,13 @@ def update(
 
 # training: The whole run
 @torch.no_grad()
-def evaluate(model: nn.Module, tokens: Int[Tensor, "N"], n: int, start: int, batch_size: int = 32) -> float:
+def evaluate(
+    model: nn.Module,
+    tokens: Int[Tensor, "N"],
+    n: int,
+    start: int,
+    batch_size: int = 32,
+) -> float:
     """The mean of −y over all tokens, in nats, when the text is cut into windows of n tokens one after another.
 
     In each window the model reads (start, x_0, …, x_{n−2}) and is judged on (x_0, …, x_{n−1}). The last window may be
@@ -315,8 +428,13 @@ def evaluate(model: nn.Module, tokens: Int[Tensor, "N"], n: int, start: int, bat
     batches = list(tokens[:whole].view(-1, n).split(batch_size)) if whole else []
     if whole < len(tokens):
         batches.append(tokens[None, whole:])
-    total = sum(-token_log_probs(model(shift(x, start)), x).double().sum().item() for x in batches)
-    model.train(was_training)
+    try:
+        total = sum(
+            -token_log_probs(model(shift(x, start)), x).double().sum().item()
+            for x in batches
+        )
+    finally:  # also after an error or an interrupt
+        model.train(was_training)
     return total / len(tokens)
 
 
@@ -333,7 +451,12 @@ def choose_device(device: str) -> torch.device:
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError):  # torch raises either, by build
         chosen = None
-    expects(chosen is not None, "device", repr(device), 'a device of this machine, such as "auto", "cpu" or "cuda"')
+    expects(
+        chosen is not None,
+        "device",
+        repr(device),
+        'a device of this machine, such as "auto", "cpu" or "cuda"',
+    )
     return chosen
 
 
@@ -351,7 +474,11 @@ class Result:
     @property
     def held_out(self) -> dict[int, float]:
         """{updates done: loss on the held-out text}."""
-        return {entry["step"]: entry["held_out"] for entry in self.log if "held_out" in entry}
+        return {
+            entry["step"]: entry["held_out"]
+            for entry in self.log
+            if "held_out" in entry
+        }
 
     @property
     def best(self) -> tuple[int, float]:
@@ -379,27 +506,56 @@ def train(
     Chapter: training.
     """
     place, n = choose_device(device), model_config.max_len
-    train_tokens, validation_tokens = train_tokens.to(place), validation_tokens.to(place)
+    train_tokens, validation_tokens = (
+        train_tokens.to(place),
+        validation_tokens.to(place),
+    )
     log: list[dict[str, int | float]] = []
     best, lowest = {}, math.inf
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(config.seed)  # the initial weights, then noise and dropout
         model = TransformerLM(model_config).to(place).train()
-        optimizer = torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.lr, betas=config.betas)
+        optimizer = torch.optim.AdamW(
+            parameter_groups(model, config.weight_decay),
+            lr=config.lr,
+            betas=config.betas,
+        )
         bar = tqdm(range(config.steps), disable=not progress, unit="step")
         for step in bar:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
-            batch = sample_batch(train_tokens, n, config.batch_size, config.seed, step)
+            batch = sample_batch(
+                train_tokens, n, config.batch_size, config.seed, step
+            )
             loss = update(model, optimizer, batch, start, config)
-            expects(math.isfinite(loss), "loss", f"{loss} at step {step}", "a finite number; try a smaller lr")
-            log.append({"step": step + 1, "lr": learning_rate(step, config), "loss": loss})
+            expects(
+                math.isfinite(loss),
+                "loss",
+                f"{loss} at step {step}",
+                "a finite number; try a smaller lr",
+            )
+            log.append(
+                {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
+            )
             if (step + 1) % config.eval_every == 0 or step + 1 == config.steps:
-                held_out = log[-1]["held_out"] = evaluate(model, validation_tokens, n, start)
+                held_out = log[-1]["held_out"] = evaluate(
+                    model, validation_tokens, n, start
+                )
                 bar.set_postfix(loss=f"{loss:.3f}", held_out=f"{held_out:.3f}")
                 if held_out < lowest:
-                    lowest, best = held_out, {name: w.detach().clone() for name, w in model.state_dict().items()}
-    expects(bool(best), "loss on the held-out text", "no finite number", "a finite number; try a smaller lr")
+                    lowest, best = (
+                        held_out,
+                        {
+                            name: w.detach().clone()
+                            for name, w in model.state_dict().items()
+                        },
+                    )
+    expects(
+        bool(best),
+        "loss on the held-out text",
+        "no finite number",
+        "a finite number; try a smaller lr",
+    )
     model.load_state_dict(best)
     return Result(model.eval(), log)
 
@@ -428,12 +584,48 @@ def fit_size(n_bytes: int) -> Size:
     Chapter: training.
     """
     if n_bytes < 50_000:
-        return Size(vocab_size=512, d_model=64, layers=2, heads=2, context=64, batch_size=8, steps=800, noise=0.15)
+        return Size(
+            vocab_size=512,
+            d_model=64,
+            layers=2,
+            heads=2,
+            context=64,
+            batch_size=8,
+            steps=800,
+            noise=0.15,
+        )
     if n_bytes < 1_000_000:
-        return Size(vocab_size=1024, d_model=128, layers=4, heads=4, context=128, batch_size=8, steps=1400, noise=0.15)
+        return Size(
+            vocab_size=1024,
+            d_model=128,
+            layers=4,
+            heads=4,
+            context=128,
+            batch_size=8,
+            steps=1400,
+            noise=0.15,
+        )
     if n_bytes < 20_000_000:
-        return Size(vocab_size=4096, d_model=256, layers=6, heads=8, context=256, batch_size=16, steps=4000, noise=0.0)
-    return Size(vocab_size=8192, d_model=384, layers=6, heads=6, context=256, batch_size=32, steps=20000, noise=0.0)
+        return Size(
+            vocab_size=4096,
+            d_model=256,
+            layers=6,
+            heads=8,
+            context=256,
+            batch_size=16,
+            steps=4000,
+            noise=0.0,
+        )
+    return Size(
+        vocab_size=8192,
+        d_model=384,
+        layers=6,
+        heads=6,
+        context=256,
+        batch_size=32,
+        steps=20000,
+        noise=0.0,
+    )
 
 
 # training: The book's model
@@ -443,8 +635,16 @@ def model_for(size: Size, vocab_size: int) -> Config:
     Chapter: training.
     """
     return Config(
-        vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads,
-        max_len=size.context, embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.2,
+        vocab_size,
+        d_model=size.d_model,
+        d_ff=4 * size.d_model,
+        n_layers=size.layers,
+        n_heads=size.heads,
+        max_len=size.context,
+        embed_scale=True,
+        eps=1e-5,
+        eps_mode="inside",
+        dropout=0.2,
     )
 
 
@@ -455,8 +655,13 @@ def recipe(size: Size, **changes: object) -> TrainConfig:
     """
     steps = int(changes.get("steps", size.steps))
     fitted = {
-        "steps": steps, "batch_size": size.batch_size, "noise": size.noise, "lr": 1.5e-3, "weight_decay": 0.3,
-        "warmup": min(50, steps // 10), "eval_every": max(1, steps // 12),
+        "steps": steps,
+        "batch_size": size.batch_size,
+        "noise": size.noise,
+        "lr": 1.5e-3,
+        "weight_decay": 0.3,
+        "warmup": min(50, steps // 10),
+        "eval_every": max(1, steps // 12),
     }
     return TrainConfig(**fitted | changes)
 
@@ -468,7 +673,13 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
     Chapter: training.
     """
     path = Path(folder)
-    expects(not path.exists(), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
+    expects(
+        not path.exists(),
+        "folder",
+        f"{str(path)!r}, which exists",
+        "a folder that does not exist yet",
+        FileExistsError,
+    )
     return path
 
 
@@ -483,19 +694,36 @@ def save(
     """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder.
 
     They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
-    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together.
+    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together or a weight is not finite.
 
     Chapter: training.
     """
     path = free_folder(folder)
     V = model.config.vocab_size
-    expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    expects(
+        len(tokenizer) == V,
+        "tokenizer",
+        f"{len(tokenizer)} tokens",
+        f"the model's vocab_size = {V}",
+    )
+    for name, w in stored_weights(model).items():
+        expects(
+            bool(w.isfinite().all()),
+            "model",
+            f"{name} with numbers that are not finite",
+            "finite weights",
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.mkdir()
     try:
-        settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
-        (part / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        settings = {
+            "model": dataclasses.asdict(model.config),
+            "training": dataclasses.asdict(config) if config else None,
+        }
+        (part / "config.json").write_text(
+            json.dumps(settings, indent=2) + "\n", encoding="utf-8"
+        )
         (part / "model.safetensors").write_bytes(packed(stored_weights(model)))
         tokenizer.save(part / "tokenizer.json")
         if log:
@@ -512,7 +740,9 @@ def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
 
     Chapter: training.
     """
-    weights = {name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()}
+    weights = {
+        name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()
+    }
     if model.config.tied:
         del weights["unembedding.weight"]  # it is the embedding table
     return weights
@@ -526,7 +756,23 @@ def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
     """
     names = [field.name for field in dataclasses.fields(settings)]
     unknown = [name for name in fields if name not in names]
-    expects(not unknown, f"{file}", f"the unknown field {unknown[:1]}", f"the fields of {settings.__name__}: {', '.join(names)}")
+    missing = [
+        f.name
+        for f in dataclasses.fields(settings)
+        if f.default is dataclasses.MISSING and f.name not in fields
+    ]
+    expects(
+        not missing,
+        f"{file}",
+        f"no field {missing[:1]}",
+        f"the fields of {settings.__name__}: {', '.join(names)}",
+    )
+    expects(
+        not unknown,
+        f"{file}",
+        f"the unknown field {unknown[:1]}",
+        f"the fields of {settings.__name__}: {', '.join(names)}",
+    )
     try:
         return settings(**fields)
     except (ValueError, TypeError) as error:
@@ -534,7 +780,9 @@ def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
 
 
 # training: Files that last
-def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+def load(
+    folder: str | os.PathLike[str], device: str = "cpu"
+) -> tuple[TransformerLM, Tokenizer]:
     """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode.
 
     FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds
@@ -543,14 +791,32 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     Chapter: training.
     """
     path, place = Path(folder), choose_device(device)
-    expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", "a folder that `save` wrote", FileNotFoundError)
+    expects(
+        path.is_dir(),
+        "folder",
+        f"no folder at {str(path)!r}",
+        "a folder that `save` wrote",
+        FileNotFoundError,
+    )
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", "a folder that `save` wrote", FileNotFoundError)
+        expects(
+            (path / name).is_file(),
+            "folder",
+            f"{str(path)!r} without {name}",
+            "a folder that `save` wrote",
+            FileNotFoundError,
+        )
     tokenizer = Tokenizer.load(path / "tokenizer.json")
     config = read_config(path / "config.json")
     V = config.vocab_size
-    expects(len(tokenizer) == V, "tokenizer.json", f"{len(tokenizer)} tokens", f"vocab_size = {V} of config.json")
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # a new model draws weights
+    expects(
+        len(tokenizer) == V,
+        "tokenizer.json",
+        f"{len(tokenizer)} tokens",
+        f"vocab_size = {V} of config.json",
+    )
+    # a new model draws weights
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         model = TransformerLM(config)
     read_weights(model, path / "model.safetensors")
     return model.to(place).eval(), tokenizer
@@ -563,31 +829,55 @@ def read_config(file: Path) -> Config:
     """
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: got no JSON ({error}), want what `save` wrote") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{file}: got no JSON ({error}), want what `save` wrote"
+        ) from error
     right = isinstance(fields, dict) and isinstance(fields.get("model"), dict)
-    expects(right, f"{file}", "no table \"model\"", "what `save` wrote")
+    expects(right, f"{file}", 'no table "model"', "what `save` wrote")
     return fitting(Config, fields["model"], file)
 
 
 def read_weights(model: TransformerLM, file: Path) -> None:
-    """Put the weights of a safetensors file into the model; ValueError when they do not fit or are not finite.
+    """Put the weights of a safetensors file into the model, which takes their dtype; ValueError when they do not fit or are not finite.
 
     Chapter: training.
     """
     try:
         weights = load_file(file)
     except SafetensorError as error:
-        raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
+        raise ValueError(
+            f"{file}: got no safetensors file ({error}), want what `save` wrote"
+        ) from error
     wanted = stored_weights(model)
-    expects(weights.keys() == wanted.keys(), f"{file}", f"other weights: {sorted(weights.keys() ^ wanted.keys())[:3]}",
-            "the weights that config.json describes")
+    expects(
+        weights.keys() == wanted.keys(),
+        f"{file}",
+        f"other weights: {sorted(weights.keys() ^ wanted.keys())[:3]}",
+        "the weights that config.json describes",
+    )
     for name, w in weights.items():
-        expects(w.shape == wanted[name].shape, f"{file}", f"{name} of shape {tuple(w.shape)}", f"{tuple(wanted[name].shape)}")
-        expects(bool(w.isfinite().all()), f"{file}", f"{name} with numbers that are not finite", "finite weights")
+        expects(
+            w.shape == wanted[name].shape,
+            f"{file}",
+            f"{name} of shape {tuple(w.shape)}",
+            f"{tuple(wanted[name].shape)}",
+        )
+        expects(
+            w.is_floating_point(),
+            f"{file}",
+            f"{name} of type {w.dtype}",
+            "floating point weights",
+        )
+        expects(
+            bool(w.isfinite().all()),
+            f"{file}",
+            f"{name} with numbers that are not finite",
+            "finite weights",
+        )
     if model.config.tied:
         weights["unembedding.weight"] = weights["embedding.table.weight"]
-    model.load_state_dict(weights)
+    model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
 
 
 # training: From a text file to a model
@@ -603,7 +893,13 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
     Chapter: training.
     """
     path = Path(path)
-    expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
+    expects(
+        path.exists(),
+        "path",
+        f"no file at {str(path)!r}",
+        "a text file",
+        FileNotFoundError,
+    )
     expects(not path.is_dir(), "path", f"the folder {str(path)!r}", "a text file")
     data = path.read_bytes()
     try:
@@ -611,7 +907,12 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
     except UnicodeDecodeError as error:
         bad = f"the byte 0x{data[error.start]:02x} at position {error.start} of {str(path)!r}, which is not UTF-8"
         raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
-    expects(len(data) >= at_least, "path", f"{len(data)} bytes in {str(path)!r}", f"at least {at_least} bytes of text")
+    expects(
+        len(data) >= at_least,
+        "path",
+        f"{len(data)} bytes in {str(path)!r}",
+        f"at least {at_least} bytes of text",
+    )
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -686,16 +987,26 @@ class Report:
         return bits_per_byte(loss, self.held_out_tokens, self.held_out_bytes)
 
     def __str__(self) -> str:
-        rows = {f"this model, {self.parameters:,} weights": self.loss, "bigram": self.bigram, "unigram": self.unigram}
+        rows = {
+            f"this model, {self.parameters:,} weights": self.loss,
+            "bigram": self.bigram,
+            "unigram": self.unigram,
+        }
         lines = [
             f"text: {self.documents} documents; {self.train_tokens:,} tokens to train on, {self.held_out_tokens:,} held out",
             f"weights: after {self.best_step} of {self.steps} steps, where the loss on the held-out text was lowest",
             f"{'loss on the held-out text':40}  nats per token  bits per byte",
-            *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}" for name, loss in rows.items()),
+            *(
+                f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}"
+                for name, loss in rows.items()
+            ),
             f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl",
         ]
         if self.loss >= self.bigram:
-            lines.insert(-1, "note: the bigram model is as good or better; more text or more steps may help")
+            lines.insert(
+                -1,
+                "note: the bigram model is as good or better; more text or more steps may help",
+            )
         return "\n".join(lines)
 
 
@@ -717,7 +1028,13 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
 
 
 def train_and_save(
-    texts: Sequence[str], out: str | os.PathLike[str], size: Size, config: TrainConfig, *, device: str = "auto", progress: bool = True
+    texts: Sequence[str],
+    out: str | os.PathLike[str],
+    size: Size,
+    config: TrainConfig,
+    *,
+    device: str = "auto",
+    progress: bool = True,
 ) -> Report:
     """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
 
@@ -725,27 +1042,60 @@ def train_and_save(
 
     Chapter: training.
     """
-    free_folder(out)
+    # a place that cannot be written is found now, not at the end
+    free_folder(out).parent.mkdir(parents=True, exist_ok=True)
     choose_device(device)
     model_for(size, size.vocab_size)  # wrong sizes are found before the work begins
-    train_texts, held_out_texts = split_documents(texts, config.validation, config.seed)
+    train_texts, held_out_texts = split_documents(
+        texts, config.validation, config.seed
+    )
     tokenizer = learn_tokenizer(train_texts, size.vocab_size, config.seed)
-    reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
-    known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
+    reading = tqdm(
+        train_texts,
+        desc="tokens",
+        unit="document",
+        disable=not progress,
+        leave=False,
+    )
+    known, held_out = (
+        encode_corpus(tokenizer, reading),
+        encode_corpus(tokenizer, held_out_texts),
+    )
     V, start = len(tokenizer), tokenizer.start
-    result = train(config, model_for(size, V), known, held_out, start=start, device=device, progress=progress)
+    result = train(
+        config,
+        model_for(size, V),
+        known,
+        held_out,
+        start=start,
+        device=device,
+        progress=progress,
+    )
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
     step, loss = result.best
     return Report(
-        folder, len(texts), len(known), len(held_out), sum(len(t.encode()) for t in held_out_texts),
-        sum(p.numel() for p in result.model.parameters()), config.steps, step, loss,
-        bigram(known, held_out, V, start), unigram(known, held_out, V),
+        folder,
+        len(texts),
+        len(known),
+        len(held_out),
+        sum(len(t.encode()) for t in held_out_texts),
+        sum(p.numel() for p in result.model.parameters()),
+        config.steps,
+        step,
+        loss,
+        bigram(known, held_out, V, start),
+        unigram(known, held_out, V),
     )
 
 
 # training: From a text file to a model
 def train_from_file(
-    data: str | os.PathLike[str], out: str | os.PathLike[str], *, device: str = "auto", progress: bool = True, **choices: object
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    progress: bool = True,
+    **choices: object,
 ) -> Report:
     """Train a model on a text file and save it in the new folder `out`.
 
@@ -756,7 +1106,13 @@ def train_from_file(
     """
     free_folder(out)
     text = read_text(data)
-    return train_and_save(split_text(text), out, *plan(len(text.encode()), **choices), device=device, progress=progress)
+    return train_and_save(
+        split_text(text),
+        out,
+        *plan(len(text.encode()), **choices),
+        device=device,
+        progress=progress,
+    )
 
 
 def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
@@ -767,20 +1123,42 @@ def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
     of_size = {field.name for field in dataclasses.fields(Size)}
     of_recipe = {field.name for field in dataclasses.fields(TrainConfig)}
     unknown = sorted(choices.keys() - of_size - of_recipe)
-    expects(not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}")
-    size = dataclasses.replace(fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size})
-    expects_positive(**{name: value for name, value in dataclasses.asdict(size).items() if name != "noise"})
+    expects(
+        not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}"
+    )
+    size = dataclasses.replace(
+        fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size}
+    )
+    expects_positive(
+        **{
+            name: value
+            for name, value in dataclasses.asdict(size).items()
+            if name != "noise"
+        }
+    )
     return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})
 
 
 # training: From a text file to a model
-def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> Report:
+def train_book(
+    out: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    progress: bool = True,
+    **choices: object,
+) -> Report:
     """Make the model that the package ships: the book's corpus, the chapter's settings, seed 0; `choices` as in `train_from_file`.
 
     Chapter: training.
     """
     texts = documents()
-    return train_and_save(texts, out, *plan(sum(len(t.encode()) for t in texts), **choices), device=device, progress=progress)
+    return train_and_save(
+        texts,
+        out,
+        *plan(sum(len(t.encode()) for t in texts), **choices),
+        device=device,
+        progress=progress,
+    )
 
 
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:

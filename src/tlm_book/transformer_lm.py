@@ -9,7 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_length, expects_one_of, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_length,
+    expects_one_of,
+    expects_positive,
+    expects_shape,
+)
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import ACTIVATIONS
@@ -73,31 +79,75 @@ def _check_sizes(c: Settings) -> None:
     for name in ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len"):
         expects_positive(**{name: getattr(c, name)})
     if c.d_head is None:
-        expects(c.d_model % c.n_heads == 0, "n_heads", c.n_heads, f"a divisor of d_model = {c.d_model}")
+        expects(
+            c.d_model % c.n_heads == 0,
+            "n_heads",
+            c.n_heads,
+            f"a divisor of d_model = {c.d_model}",
+        )
     else:
         expects_positive(d_head=c.d_head)
     if c.pe in ("sinusoidal", "learned_from_sinusoid"):
-        expects(c.d_model % 2 == 0, "d_model", c.d_model, "an even width: each sine needs its cosine")
+        expects(
+            c.d_model % 2 == 0,
+            "d_model",
+            c.d_model,
+            "an even width: each sine needs its cosine",
+        )
 
 
 def _check_numbers(c: Settings) -> None:
-    expects(isinstance(c.pe_start, int) and not isinstance(c.pe_start, bool), "pe_start", repr(c.pe_start), "a whole number", TypeError)
-    for name in ("eps", "dropout") if c.scale is None else ("eps", "dropout", "scale"):
+    expects(
+        isinstance(c.pe_start, int) and not isinstance(c.pe_start, bool),
+        "pe_start",
+        repr(c.pe_start),
+        "a whole number",
+        TypeError,
+    )
+    for name in (
+        ("eps", "dropout") if c.scale is None else ("eps", "dropout", "scale")
+    ):
         got = getattr(c, name)
-        expects(isinstance(got, int | float) and not isinstance(got, bool), name, repr(got), "a number", TypeError)
+        expects(
+            isinstance(got, int | float) and not isinstance(got, bool),
+            name,
+            repr(got),
+            "a number",
+            TypeError,
+        )
     expects(0 <= c.eps < math.inf, "eps", c.eps, "a finite number ≥ 0")
     expects(0 <= c.dropout < 1, "dropout", c.dropout, "a probability in [0, 1)")
-    expects(c.scale is None or math.isfinite(c.scale), "scale", c.scale, "a finite number")
+    expects(
+        c.scale is None or 0 < c.scale < math.inf,
+        "scale",
+        c.scale,
+        "None or a finite number > 0",
+    )
 
 
 def _check_choices(c: Settings) -> None:
     expects_one_of("activation", c.activation, tuple(ACTIVATIONS))
     expects_one_of("norm", c.norm, NORMS)
-    expects_one_of("variant", c.variant, VARIANTS if c.norm != "post" else ("sequential",))
+    expects_one_of(
+        "variant", c.variant, VARIANTS if c.norm != "post" else ("sequential",)
+    )
     expects_one_of("eps_mode", c.eps_mode, EPS_MODES)
     expects_one_of("pe", c.pe, KINDS)
-    for name in ("final_norm", "embed_scale", "qkv_bias", "out_bias", "unembed_bias", "tied"):
-        expects(isinstance(getattr(c, name), bool), name, repr(getattr(c, name)), "True or False", TypeError)
+    for name in (
+        "final_norm",
+        "embed_scale",
+        "qkv_bias",
+        "out_bias",
+        "unembed_bias",
+        "tied",
+    ):
+        expects(
+            isinstance(getattr(c, name), bool),
+            name,
+            repr(getattr(c, name)),
+            "True or False",
+            TypeError,
+        )
 
 
 # transformer_lm: Every choice has a name
@@ -117,7 +167,13 @@ class Config(Settings):
     def lelarge(cls, vocab_size: int, **changes: object) -> "Config":
         """Lelarge: pre-norm, one head with query, key and value biases, ε inside the root; no positions, no last normalization."""
         settings = {
-            "n_heads": 1, "qkv_bias": True, "out_bias": False, "eps": 1e-5, "eps_mode": "inside", "pe": "none", "final_norm": False,
+            "n_heads": 1,
+            "qkv_bias": True,
+            "out_bias": False,
+            "eps": 1e-5,
+            "eps_mode": "inside",
+            "pe": "none",
+            "final_norm": False,
         }
         return cls(vocab_size, **settings | changes)
 
@@ -125,8 +181,14 @@ class Config(Settings):
     def becker_kahn(cls, vocab_size: int, **changes: object) -> "Config":
         """Becker-Kahn: no normalization, no score scale, learned positions, no biases in attention or unembedding."""
         settings = {
-            "norm": "none", "final_norm": False, "scale": 1.0, "pe": "learned", "pe_start": 0,
-            "out_bias": False, "unembed_bias": False, "activation": "gelu",
+            "norm": "none",
+            "final_norm": False,
+            "scale": 1.0,
+            "pe": "learned",
+            "pe_start": 0,
+            "out_bias": False,
+            "unembed_bias": False,
+            "activation": "gelu",
         }
         return cls(vocab_size, **settings | changes)
 
@@ -134,7 +196,13 @@ class Config(Settings):
     def agarwal(cls, vocab_size: int, **changes: object) -> "Config":
         """Agarwal: post-norm without ε, fixed sinusoids from position 1, no biases in attention."""
         settings = {
-            "norm": "post", "final_norm": False, "eps": 0.0, "eps_mode": "none", "pe": "sinusoidal", "pe_start": 1, "out_bias": False,
+            "norm": "post",
+            "final_norm": False,
+            "eps": 0.0,
+            "eps_mode": "none",
+            "pe": "sinusoidal",
+            "pe_start": 1,
+            "out_bias": False,
         }
         return cls(vocab_size, **settings | changes)
 
@@ -142,8 +210,14 @@ class Config(Settings):
     def lei_mao(cls, vocab_size: int, **changes: object) -> "Config":
         """Lei Mao: post-norm, fixed sinusoids from position 0, embeddings scaled by √d_model, no biases in attention."""
         settings = {
-            "norm": "post", "final_norm": False, "eps": 1e-5, "eps_mode": "inside", "pe": "sinusoidal", "pe_start": 0,
-            "out_bias": False, "embed_scale": True,
+            "norm": "post",
+            "final_norm": False,
+            "eps": 1e-5,
+            "eps_mode": "inside",
+            "pe": "sinusoidal",
+            "pe_start": 0,
+            "out_bias": False,
+            "embed_scale": True,
         }
         return cls(vocab_size, **settings | changes)
 
@@ -151,8 +225,19 @@ class Config(Settings):
     def gpt2(cls, vocab_size: int = 50257, **changes: object) -> "Config":
         """GPT-2 small: GELU (tanh form), ε inside, learned positions, biases everywhere but in a tied unembedding."""
         settings = {
-            "d_model": 768, "d_ff": 3072, "n_layers": 12, "n_heads": 12, "max_len": 1024, "activation": "gelu_tanh",
-            "eps": 1e-5, "eps_mode": "inside", "pe": "learned", "pe_start": 0, "qkv_bias": True, "unembed_bias": False, "tied": True,
+            "d_model": 768,
+            "d_ff": 3072,
+            "n_layers": 12,
+            "n_heads": 12,
+            "max_len": 1024,
+            "activation": "gelu_tanh",
+            "eps": 1e-5,
+            "eps_mode": "inside",
+            "pe": "learned",
+            "pe_start": 0,
+            "qkv_bias": True,
+            "unembed_bias": False,
+            "tied": True,
         }
         return cls(vocab_size, **settings | changes)
 
@@ -160,14 +245,34 @@ class Config(Settings):
     def vaswani(cls, vocab_size: int, **changes: object) -> "Config":
         """The decoder half of the 2017 model, without cross-attention: post-norm, fixed sinusoids from 0, scaled and tied embeddings."""
         settings = {
-            "norm": "post", "final_norm": False, "eps": 1e-6, "eps_mode": "inside", "pe": "sinusoidal", "pe_start": 0,
-            "out_bias": False, "embed_scale": True, "tied": True, "unembed_bias": False, "dropout": 0.1,
+            "norm": "post",
+            "final_norm": False,
+            "eps": 1e-6,
+            "eps_mode": "inside",
+            "pe": "sinusoidal",
+            "pe_start": 0,
+            "out_bias": False,
+            "embed_scale": True,
+            "tied": True,
+            "unembed_bias": False,
+            "dropout": 0.1,
         }
         return cls(vocab_size, **settings | changes)
 
 
 # transformer_lm: The model in torch
-_OF_BLOCKS = ("d_head", "activation", "norm", "variant", "eps", "eps_mode", "qkv_bias", "out_bias", "scale", "dropout")
+_OF_BLOCKS = (
+    "d_head",
+    "activation",
+    "norm",
+    "variant",
+    "eps",
+    "eps_mode",
+    "qkv_bias",
+    "out_bias",
+    "scale",
+    "dropout",
+)
 
 
 class TransformerLM(nn.Module):
@@ -184,32 +289,59 @@ class TransformerLM(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        expects(isinstance(config, Config), "config", type(config).__name__, "a Config", TypeError)
+        expects(
+            isinstance(config, Config),
+            "config",
+            type(config).__name__,
+            "a Config",
+            TypeError,
+        )
         c = self.config = config
         options = {name: getattr(c, name) for name in _OF_BLOCKS}
-        self.embedding = Embedding(c.vocab_size, c.d_model, math.sqrt(c.d_model) if c.embed_scale else 1.0)
+        self.embedding = Embedding(
+            c.vocab_size, c.d_model, math.sqrt(c.d_model) if c.embed_scale else 1.0
+        )
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
         self.dropout = nn.Dropout(c.dropout)
-        self.blocks = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
-        self.norm = Normalization(c.d_model, c.eps, c.eps_mode) if c.final_norm else nn.Identity()
-        self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)  # Φ
+        self.blocks = nn.ModuleList(
+            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options)
+            for _ in range(c.n_layers)
+        )
+        self.norm = (
+            Normalization(c.d_model, c.eps, c.eps_mode)
+            if c.final_norm
+            else nn.Identity()
+        )
+        self.unembedding = nn.Linear(
+            c.d_model, c.vocab_size, bias=c.unembed_bias
+        )  # Φ
         if c.tied:
             self.unembedding.weight = self.embedding.table.weight
         self.initialize()
 
-    def forward(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n V"]:
+    def forward(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch n V"]:
         x = self._first(tokens)
         for block in self.blocks:
             x = block(x)
         return self.unembedding(self.norm(x))
 
     def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
-        expects(isinstance(tokens, Tensor), "tokens", type(tokens).__name__, "a tensor of integers", TypeError)
+        expects(
+            isinstance(tokens, Tensor),
+            "tokens",
+            type(tokens).__name__,
+            "a tensor of integers",
+            TypeError,
+        )
         expects_shape("tokens", tokens, ("n",))
         expects_length("tokens", tokens.shape[-1], self.config.max_len)
         return self.dropout(self.position(self.embedding(tokens)))
 
-    def stream(self, tokens: Int[Tensor, "*batch n"]) -> list[Float[Tensor, "*batch n d"]]:
+    def stream(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> list[Float[Tensor, "*batch n d"]]:
         """What each block reads, in order, and last what the final normalization reads: L + 1 tensors."""
         streams = [self._first(tokens)]
         for block in self.blocks:
@@ -217,9 +349,13 @@ class TransformerLM(nn.Module):
         return streams
 
     @torch.no_grad()
-    def patterns(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "L *batch h n n"]:
+    def patterns(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "L *batch h n n"]:
         """The attention weights of every head in every block for these tokens."""
-        return torch.stack([block.pattern(x) for block, x in zip(self.blocks, self.stream(tokens))])
+        return torch.stack(
+            [block.pattern(x) for block, x in zip(self.blocks, self.stream(tokens))]
+        )
 
     @torch.no_grad()
     def initialize(self) -> None:
@@ -232,18 +368,28 @@ class TransformerLM(nn.Module):
 
     def spec_settings(self) -> dict[str, object]:
         """The settings that the specification needs beside the weights."""
-        return {name: getattr(self.config, name) for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")}
+        return {
+            name: getattr(self.config, name)
+            for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")
+        }
 
 
 # transformer_lm: The model in torch
 def _initialize(model: TransformerLM) -> None:
     c, std = model.config, 0.02
-    nn.init.normal_(model.embedding.table.weight, std=1 / math.sqrt(c.d_model) if c.embed_scale else std)
+    nn.init.normal_(
+        model.embedding.table.weight,
+        std=1 / math.sqrt(c.d_model) if c.embed_scale else std,
+    )
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear):
-            writes = name.endswith(("attention.out", "feed_forward.down"))  # its result is added to the stream
+            # its result is added to the stream
+            writes = name.endswith(("attention.out", "feed_forward.down"))
             if layer.weight is not model.embedding.table.weight:
-                nn.init.normal_(layer.weight, std=std / math.sqrt(2 * c.n_layers) if writes else std)
+                nn.init.normal_(
+                    layer.weight,
+                    std=std / math.sqrt(2 * c.n_layers) if writes else std,
+                )
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
@@ -256,15 +402,25 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
         "blocks": [block.spec_weights() for block in model.blocks],
         "N": model.norm.spec_weights() if c.final_norm else None,
         "Y": Phi.weight.T.detach().double().cpu().numpy().copy(),
-        "b": np.zeros(c.vocab_size) if Phi.bias is None else Phi.bias.detach().double().cpu().numpy().copy(),
+        "b": np.zeros(c.vocab_size)
+        if Phi.bias is None
+        else Phi.bias.detach().double().cpu().numpy().copy(),
     }
 
 
 # transformer_lm: It never looks ahead
 @derives(TransformerLM)
 def _transformer_lm(module: TransformerLM) -> Derivation:
-    dropout = [module.dropout] if module.dropout.p > 0 else []
-    layers = (module.embedding, module.position, *dropout, *module.blocks, module.norm, module.unembedding)
+    layers = [
+        module.embedding,
+        module.position,
+        module.dropout,
+        *module.blocks,
+        module.norm,
+        module.unembedding,
+    ]
+    if type(module.dropout) is nn.Dropout and module.dropout.p == 0:
+        layers.remove(module.dropout)  # it does nothing, so the tree need not show it
     return compose("T_LM", *(derive(layer) for layer in layers))
 
 
@@ -279,7 +435,13 @@ def count_parameters(config: Config) -> int:
 
     Chapter: transformer_lm.
     """
-    expects(isinstance(config, Config), "config", type(config).__name__, "a Config", TypeError)
+    expects(
+        isinstance(config, Config),
+        "config",
+        type(config).__name__,
+        "a Config",
+        TypeError,
+    )
     c = config
     V, d, f, L, M = c.vocab_size, c.d_model, c.d_ff, c.n_layers, c.max_len
     hk = c.n_heads * (c.d_head or d // c.n_heads)
@@ -288,4 +450,10 @@ def count_parameters(config: Config) -> int:
     feed_forward = d * f + f + f * d + d
     positions = M * d * (c.pe in ("learned", "learned_from_sinusoid"))
     unembedding = d * V * (not c.tied) + V * c.unembed_bias
-    return V * d + positions + L * (attention + feed_forward + 2 * norm) + 2 * d * c.final_norm + unembedding
+    return (
+        V * d
+        + positions
+        + L * (attention + feed_forward + 2 * norm)
+        + 2 * d * c.final_norm
+        + unembedding
+    )

@@ -21,16 +21,25 @@ __all__ = [
 
 
 # inference: Temperature
-def tempered(z: Float[np.ndarray, "V"], temperature: float) -> Float[np.ndarray, "V"]:
+def tempered(
+    z: Float[np.ndarray, "V"], temperature: float
+) -> Float[np.ndarray, "V"]:
     """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temper)
 
     Chapter: inference.
     """
-    expects(temperature > 0, "temperature", temperature, "a number > 0; greedy decoding is the limit 0")
+    expects(
+        temperature > 0,
+        "temperature",
+        temperature,
+        "a number > 0; greedy decoding is the limit 0",
+    )
     return softmax(z[None] / temperature)[0]
 
 
-def next_distribution(T: Model, x: Int[np.ndarray, "n"], temperature: float = 1.0, start: int = 0) -> Float[np.ndarray, "V"]:
+def next_distribution(
+    T: Model, x: Int[np.ndarray, "n"], temperature: float = 1.0, start: int = 0
+) -> Float[np.ndarray, "V"]:
     """P(· | x): the last row of T((start, x_0, …, x_{n−1})), divided by the temperature, through softmax. (T-next-token)
 
     Chapter: inference.
@@ -39,11 +48,14 @@ def next_distribution(T: Model, x: Int[np.ndarray, "n"], temperature: float = 1.
 
 
 # inference: Choosing
-def greedy(T: Model, x: Int[np.ndarray, "n"], n_new: int, start: int = 0) -> Int[np.ndarray, "m"]:
+def greedy(
+    T: Model, x: Int[np.ndarray, "n"], n_new: int, start: int = 0
+) -> Int[np.ndarray, "m"]:
     """x continued by n_new tokens, each the likeliest given all before it; of equals the one with the smallest number. (T-greedy)
 
     Chapter: inference.
     """
+    expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
     x = x.astype(int)
     for _ in range(n_new):
         x = np.append(x, np.argmax(next_distribution(T, x, start=start)))
@@ -59,11 +71,18 @@ def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
 
     Chapter: inference.
     """
+    expects(0 <= u < 1, "u", u, "0 ≤ u < 1")
     F = np.cumsum(p)
     return int(np.sum(F / F[-1] <= u))
 
 
-def sample(T: Model, x: Int[np.ndarray, "n"], u: Sequence[float], temperature: float = 1.0, start: int = 0) -> Int[np.ndarray, "m"]:
+def sample(
+    T: Model,
+    x: Int[np.ndarray, "n"],
+    u: Sequence[float],
+    temperature: float = 1.0,
+    start: int = 0,
+) -> Int[np.ndarray, "m"]:
     """x continued by one token for each number in u, drawn by `quantile` from the distribution given all before it. (T-sampling)
 
     Chapter: inference.

@@ -46,7 +46,9 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
 
 
 # loss: The log-probability of a token
-def sequence_log_probs(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> Float[np.ndarray, "n"]:
+def sequence_log_probs(
+    T: Callable, x: Int[np.ndarray, "n"], start: int = 0
+) -> Float[np.ndarray, "n"]:
     """y_k = LogSoftmax(T(shift(x)))[k, x_k], the log-probability of each token given those before it. (W-loss-index)
 
     IndexError for a token outside {0, …, V−1}; ValueError when x holds no token.
@@ -71,8 +73,15 @@ def sequence_loss(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> float
 
 # loss: Many texts at once
 def _expects_weights(w: np.ndarray, y: np.ndarray) -> None:
-    expects(w.shape == y.shape, "w", f"shape {w.shape}", f"the shape of y, {y.shape}")
-    expects(bool(np.all((w >= 0) & (w < np.inf))), "w", "a negative or infinite weight", "finite weights ≥ 0")
+    expects(
+        w.shape == y.shape, "w", f"shape {w.shape}", f"the shape of y, {y.shape}"
+    )
+    expects(
+        bool(np.all((w >= 0) & (w < np.inf))),
+        "w",
+        "a negative or infinite weight",
+        "finite weights ≥ 0",
+    )
 
 
 def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
@@ -86,7 +95,12 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
     Chapter: loss.
     """
     _expects_weights(w, y)
-    expects(w.sum() > 0, "w", f"weights that sum to {w.sum():g}", "at least one positive weight")
+    expects(
+        w.sum() > 0,
+        "w",
+        f"weights that sum to {w.sum():g}",
+        "at least one positive weight",
+    )
     return float(-(w * y).sum() / w.sum())
 
 
@@ -99,5 +113,10 @@ def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> f
     Chapter: loss.
     """
     _expects_weights(w, y)
-    expects(bool((w.sum(axis=1) > 0).all()), "w", "a row whose weights sum to 0", "a positive weight in every row")
+    expects(
+        bool((w.sum(axis=1) > 0).all()),
+        "w",
+        "a row whose weights sum to 0",
+        "a positive weight in every row",
+    )
     return float(np.mean(-(w * y).sum(axis=1) / w.sum(axis=1)))

@@ -39,8 +39,15 @@ def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
 
 
 def adamw(
-    w: Float[np.ndarray, "N"], g: Float[np.ndarray, "N"], m: Float[np.ndarray, "N"], v: Float[np.ndarray, "N"],
-    t: int, eta: float, betas: tuple[float, float], decay: float, eps: float = 1e-8,
+    w: Float[np.ndarray, "N"],
+    g: Float[np.ndarray, "N"],
+    m: Float[np.ndarray, "N"],
+    v: Float[np.ndarray, "N"],
+    t: int,
+    eta: float,
+    betas: tuple[float, float],
+    decay: float,
+    eps: float = 1e-8,
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Step number t = 1, 2, … of AdamW: the new (w, m, v); before the first, m = v = 0. (T-adamw)
 

@@ -18,7 +18,11 @@ __all__ = [
 
 
 # transformer_lm: The final layer
-def final_layer(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "d V"], b: Float[np.ndarray, "V"]) -> Float[np.ndarray, "n V"]:
+def final_layer(
+    X: Float[np.ndarray, "n d"],
+    Y: Float[np.ndarray, "d V"],
+    b: Float[np.ndarray, "V"],
+) -> Float[np.ndarray, "n V"]:
     """Φ(X) = XY + 1b. (W-final-def)
 
     ValueError when X, Y and b do not fit together.
