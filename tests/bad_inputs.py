@@ -439,9 +439,6 @@ CASES = [
     Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("got -1", "≥ 0")),
 ]  # fmt: skip
 
-# Messages that are still owed: each is a gap in the package, expected to fail until it is mended.
-OWED: frozenset[str] = frozenset()
-
 
 def outcome(call: Callable[[], object]) -> list[str]:
     """[type, message] of what the call raises; ["nothing raised", the result] when it raises nothing."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bad_inputs import CASES, OWED, Case
+from bad_inputs import CASES
 
 SCRIPT = Path(__file__).with_name("bad_inputs.py")
 
@@ -22,11 +22,7 @@ def outcomes() -> dict[str, list[str]]:
     return json.loads(result.stdout)
 
 
-def owed(case: Case) -> tuple:
-    return (pytest.mark.xfail(strict=True, reason="this message is still owed; delete its name from OWED when it is there"),) * (case.name in OWED)
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, marks=owed(case), id=case.name) for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_bad_input_is_named(case):
     kind, message = outcomes()[case.name]
     assert kind == case.error.__name__, f"got {kind}: {message}"
@@ -38,5 +34,4 @@ def test_bad_input_is_named(case):
 def test_the_table_is_a_table():
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names) == len(outcomes()) >= 45
-    assert set(OWED) <= set(names)
     assert all(case.error in (ValueError, TypeError, IndexError, FileNotFoundError, FileExistsError) for case in CASES)

@@ -39,11 +39,6 @@ SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 9}
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")
 
 
-def bug(reason: str) -> pytest.MarkDecorator:
-    """A known fault: the test must fail, and when the fault is mended this mark must go."""
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 def preset(name: str, **changes: object) -> Config:
     return getattr(Config, name)(11, **SMALL | changes)
 
