@@ -152,7 +152,8 @@ def table(report: dict[str, object]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in report["rows"]]
     about = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
-    return "\n".join(lines) + f"\n\nMedians of {report['repeats']} alternating runs, float32; {about}.\n"
+    gpu = "" if report["machine"]["device"] != processor() else " GPU: not measured on this machine."
+    return "\n".join(lines) + f"\n\nMedians of {report['repeats']} alternating runs, float32; {about}.{gpu}\n"
 
 
 def main() -> None:
