@@ -1,4 +1,4 @@
-"""The project as a whole: what it says of itself, what it ships, and that it installs from a wheel."""
+"""The project as a whole: what it ships and pins, the one address, and that it installs from a wheel."""
 
 import importlib.resources
 import re
