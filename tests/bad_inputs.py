@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx as nx
 import numpy as np
 import torch
 
@@ -52,6 +53,14 @@ def tokens(*numbers: int) -> torch.Tensor:
 
 def ids(*numbers: int) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
+
+
+def graph(*edges: tuple[int, int], alone: int | None = None, **weight: float) -> nx.DiGraph:
+    made = nx.DiGraph()
+    made.add_edges_from(edges, **weight)
+    if alone is not None:
+        made.add_node(alone)
+    return made
 
 
 def rows(n: int, d: int) -> np.ndarray:
@@ -279,11 +288,42 @@ CASES = [
     Case("spec normalize gain", lambda: s_normalization.normalize(np.ones(3), np.ones(1), np.ones(3)), ValueError, ("a: got shape (1,)", "(3)")),
     Case("spec layer_norm width", lambda: s_normalization.layer_norm(X(2, 1), np.ones(3), np.ones(3)), ValueError, ("a: got shape (3,)", "(1)")),
     Case("spec standardize two axes", lambda: s_normalization.standardize(X(2, 3)), ValueError, ("x: got shape (2, 3)", "(d)")),
+    Case("spec standardize_over no axis", lambda: s_normalization.standardize_over(X(2, 3), ()), ValueError, ("axes: got ()", "has 2")),
+    Case("spec standardize_over axis twice", lambda: s_normalization.standardize_over(X(2, 3), (1, -1)), ValueError, ("axes: got (1, -1)", "different axes")),
+    Case("spec standardize_over far axis", lambda: s_normalization.standardize_over(X(2, 3), (0, 2)), ValueError, ("axes: got (0, 2)", "has 2")),
+    Case("spec standardize_over nothing", lambda: s_normalization.standardize_over(X(2, 0), (0,)), ValueError, ("X: got shape (2, 0)", "at least one number")),
+    Case("spec standardize_over eps_mode", lambda: s_normalization.standardize_over(X(2, 3), (0,), eps_mode="?"), ValueError, ("eps_mode: got '?'",)),
+    Case("spec normalize_over kind", lambda: s_normalization.normalize_over(np.ones((2, 3, 4)), np.ones(3), np.ones(3), "group"), ValueError, ("kind: got 'group'", "'batch'")),
+    Case("spec normalize_over two axes", lambda: s_normalization.normalize_over(X(3, 4), np.ones(3), np.ones(3), "batch"), ValueError, ("X: got shape (3, 4)", "(batch, chans, layer)")),
+    Case("spec normalize_over gain", lambda: s_normalization.normalize_over(np.ones((2, 3, 4)), np.ones(3), np.ones(3), "layer"), ValueError, ("gamma: got shape (3,)", "(3, 4)")),
+    Case("spec normalize_over bias", lambda: s_normalization.normalize_over(np.ones((2, 3, 4)), np.ones(3), np.ones(1), "batch"), ValueError, ("beta: got shape (1,)", "(3,)")),
     Case("spec layer_norm empty", lambda: s_normalization.layer_norm(X(0, 3), np.ones(3), np.ones(3)), ValueError, ("X: got", "row")),
     Case("spec feed_forward activation", lambda: s_feed_forward.feed_forward(X(2, 3), X(3, 4), np.ones(4), X(4, 3), np.ones(3), "silu"), ValueError,
          ("activation: got 'silu'", "'relu'")),
     Case("spec feed_forward A", lambda: s_feed_forward.feed_forward(X(2, 3), X(4, 4), np.ones(4), X(4, 3), np.ones(3)), ValueError, ("A: got shape (4, 4)", "(3, f)")),
     Case("spec feed_forward k", lambda: s_feed_forward.feed_forward(X(2, 3), X(3, 4), np.ones(1), X(4, 3), np.ones(3)), ValueError, ("k: got shape (1,)", "(4)")),
+    Case("linear_backward W", lambda: s_gradients.linear_backward(X(2, 4), X(2, 3), X(2, 4)), ValueError, ("W: got shape (2, 4)", "(3, o)")),
+    Case("linear_backward dY", lambda: s_gradients.linear_backward(X(2, 5), X(2, 3), X(3, 4)), ValueError, ("dY: got shape (2, 5)", "(2, 4)")),
+    Case("layer_norm_backward a", lambda: s_gradients.layer_norm_backward(X(2, 3), X(2, 3), np.ones(1)), ValueError, ("a: got shape (1,)", "(3)")),
+    Case("activation_derivative", lambda: s_gradients.activation_derivative(X(2, 3), "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
+    Case("attention_backward dO", lambda: s_gradients.attention_backward(X(2, 3), X(2, 4), X(2, 4), X(2, 5)), ValueError, ("dO: got shape (2, 3)", "(2, 5)")),
+    Case("vertex_sets cycle", lambda: s_feed_forward.vertex_sets(nx.DiGraph([(0, 1), (1, 0)])), ValueError, ("graph: got a cycle",)),
+    Case("vertex_sets isolated", lambda: s_feed_forward.vertex_sets(graph((0, 1), alone=7)), ValueError, ("graph: got isolated 7", "on an edge")),
+    Case("vertex_sets empty", lambda: s_feed_forward.vertex_sets(nx.DiGraph()), ValueError, ("graph: got no vertex",)),
+    Case("vertex_sets undirected", lambda: s_feed_forward.vertex_sets(nx.Graph([(0, 1)])), TypeError, ("graph: got Graph", "DiGraph")),
+    Case("Network weight", lambda: s_feed_forward.Network(graph((0, 1)), (0,), (1,), {}), ValueError, ("graph: got no weight on [(0, 1)]",)),
+    Case("Network bias", lambda: s_feed_forward.Network(graph((0, 1), w=1.0), (0,), (1,), {}), ValueError, ("graph: got no bias on [1]",)),
+    Case("Network inputs", lambda: s_feed_forward.Network(graph((0, 1), w=1.0), (1,), (1,), {}), ValueError, ("inputs: got (1,)", "['0']")),
+    Case("Network activations", lambda: s_feed_forward.Network(graph((0, 1), (1, 2), w=1.0), (0,), (2,), {}), ValueError, ("activations: got ()", "['1']")),
+    Case("preactivations x", lambda: s_feed_forward.preactivations(s_feed_forward.layered_network([X(2, 3)], [np.ones(3)]), np.ones(3)), ValueError, ("x: got shape (3,)", "(2)")),
+    Case("mlp weights", lambda: s_feed_forward.mlp(X(2, 3), [], []), ValueError, ("weights: got none",)),
+    Case("mlp biases", lambda: s_feed_forward.mlp(X(2, 3), [X(3, 1)], []), ValueError, ("biases: got 0", "1 matrices")),
+    Case("mlp shape", lambda: s_feed_forward.mlp(X(2, 3), [X(3, 4), X(5, 1)], [np.ones(4), np.ones(1)]), ValueError, ("weights[1]: got shape (5, 1)", "(4, out)")),
+    Case("without_biases w0", lambda: s_feed_forward.without_biases([X(2, 1)], [np.ones(1)], w0=-1.0), ValueError, ("w0: got -1.0", "not 0")),
+    Case("MLP widths", lambda: feed_forward.MLP([3]), ValueError, ("widths: got [3]", "two widths")),
+    Case("MLP width 0", lambda: feed_forward.MLP([3, 0]), ValueError, ("widths[1]: got 0", "at least 1")),
+    Case("MLP activation", lambda: feed_forward.MLP([3, 2], "tanh"), ValueError, ("activation: got 'tanh'",)),
+    Case("MLP input", lambda: feed_forward.MLP([3, 2])(z(2, 4)), ValueError, ("x: got shape (2, 4)", "3)")),
     Case("spec attention widths", lambda: s_attention.attention(X(2, 3), X(2, 4), X(2, 3)), ValueError, ("K: got shape (2, 4)", "(m, 3)")),
     Case("spec attention keys and values", lambda: s_attention.attention(X(2, 3), X(2, 3), X(3, 3)), ValueError, ("V: got shape (3, 3)", "(2, v)")),
     Case("spec causal_attention width", lambda: s_attention.causal_attention(X(2, 3), X(4, 2), X(4, 2), X(4, 2)), ValueError, ("W_Q: got shape (4, 2)", "(3, k)")),

@@ -1,12 +1,17 @@
 """Where the loss has a gradient. Generated from book/gradients.ipynb: edit the notebook, then `make export`."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_one_of, expects_shape
+from tlm_book.spec.attention import attention_pattern
+from tlm_book.spec.feed_forward import FORMULAS
 from tlm_book.spec.loss import log_softmax
+from tlm_book.spec.multi_head import heads, multi_head
+from tlm_book.spec.normalization import layer_norm, standardize
 from tlm_book.spec.operators import softmax
 
 __all__ = [
@@ -14,6 +19,14 @@ __all__ = [
     "cross_entropy_gradient",
     "standardize_jacobian",
     "central_difference",
+    "Array",
+    "linear_backward",
+    "layer_norm_backward",
+    "activation_derivative",
+    "feed_forward_backward",
+    "attention_backward",
+    "multi_head_backward",
+    "block_backward",
 ]
 
 
@@ -74,3 +87,169 @@ def central_difference(
     """
     columns = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))]
     return np.stack(columns, axis=-1)
+
+
+# gradients: Backwards through the block
+Array = np.ndarray
+
+
+def linear_backward(
+    dY: Float[Array, "n o"], X: Float[Array, "n i"], W: Float[Array, "i o"]
+) -> tuple[Float[Array, "n i"], Float[Array, "i o"], Float[Array, "o"]]:
+    """X̄ = ȲWᵀ, W̄ = XᵀȲ, b̄ = 1ᵀȲ for Y = XW + 1b. (T-backward-linear)
+
+    ValueError for shapes that do not fit.
+
+    >>> one = lambda number: np.array([[number]])
+    >>> [gradient.item() for gradient in linear_backward(one(12.0), one(3.0), one(2.0))]
+    [24.0, 36.0, 12.0]
+
+    Chapter: gradients.
+    """
+    expects_shape("W", W, (X.shape[1], "o"))
+    expects_shape("dY", dY, (len(X), W.shape[1]))
+    return dY @ W.T, X.T @ dY, dY.sum(axis=0)
+
+
+def layer_norm_backward(
+    dY: Float[Array, "n d"],
+    X: Float[Array, "n d"],
+    a: Float[Array, "d"],
+    eps: float = 1e-6,
+) -> tuple[Float[Array, "n d"], Float[Array, "d"], Float[Array, "d"]]:
+    """X̄, ā, b̄ for Y = a ⊙ std(X) + b, row by row, ε outside the root.
+    (T-backward-rowwise)
+
+    Chapter: gradients.
+    """
+    expects_shape("a", a, X.shape[1:])
+    expects_shape("dY", dY, X.shape)
+    S = np.stack([standardize(x, eps) for x in X])
+    dX = np.stack([(a * dy) @ standardize_jacobian(x, eps) for x, dy in zip(X, dY)])
+    return dX, (dY * S).sum(axis=0), dY.sum(axis=0)
+
+
+# gradients: Backwards through the block
+def activation_derivative(
+    Z: Float[Array, "..."], activation: str = "relu"
+) -> Float[Array, "..."]:
+    """φ′(Z), entry by entry; for ReLU the value at 0 is chosen to be 0.
+    (T-backward-rowwise, W-relu-derivative)
+
+    ValueError for an activation other than "relu", "gelu", "gelu_tanh".
+
+    Chapter: gradients.
+    """
+    expects_one_of("activation", activation, ("relu", "gelu", "gelu_tanh"))
+    if activation == "relu":
+        return (Z > 0).astype(float)
+    if activation == "gelu":
+        Phi = (1 + np.vectorize(math.erf, otypes=[float])(Z / math.sqrt(2))) / 2
+        return Phi + Z * np.exp(-(Z**2) / 2) / math.sqrt(2 * math.pi)
+    c = math.sqrt(2 / math.pi)
+    t = np.tanh(c * (Z + 0.044715 * Z**3))
+    return (1 + t) / 2 + Z / 2 * (1 - t**2) * c * (1 + 3 * 0.044715 * Z**2)
+
+
+def feed_forward_backward(
+    dY: Float[Array, "n d"],
+    X: Float[Array, "n d"],
+    A: Float[Array, "d f"],
+    k: Float[Array, "f"],
+    B: Float[Array, "f d"],
+    l: Float[Array, "d"],
+    activation: str = "relu",
+) -> tuple[Float[Array, "n d"], dict[str, Array]]:
+    """X̄ and {"A": Ā, "k": k̄, "B": B̄, "l": l̄} for Y = φ(XA + 1k)B + 1l.
+    (T-backward-linear, T-backward-rowwise)
+
+    Chapter: gradients.
+    """
+    Z = X @ A + k
+    dH, dB, dl = linear_backward(dY, FORMULAS[activation](Z), B)
+    dX, dA, dk = linear_backward(dH * activation_derivative(Z, activation), X, A)
+    return dX, {"A": dA, "k": dk, "B": dB, "l": dl}
+
+
+# gradients: Backwards through the block
+def attention_backward(
+    dO: Float[Array, "n v"],
+    Q: Float[Array, "n k"],
+    K: Float[Array, "m k"],
+    V: Float[Array, "m v"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> tuple[Float[Array, "n k"], Float[Array, "m k"], Float[Array, "m v"]]:
+    """Q̄, K̄, V̄ for O = softmax(◺(c QKᵀ))V, c = 1/√k unless `scale` says otherwise.
+    (T-backward-attention)
+
+    ValueError for shapes that do not fit.
+
+    Chapter: gradients.
+    """
+    expects_shape("dO", dO, (len(Q), V.shape[1]))
+    c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
+    A = attention_pattern(Q, K, causal, scale)
+    dA = dO @ V.T
+    r = (A * dA).sum(axis=1, keepdims=True)
+    dS = A * (dA - r)
+    return c * dS @ K, c * dS.T @ Q, A.T @ dO
+
+
+# gradients: Backwards through the block
+def multi_head_backward(
+    dY: Float[Array, "n d"],
+    X: Float[Array, "n d"],
+    W_Q: Float[Array, "h d k"],
+    W_K: Float[Array, "h d k"],
+    W_V: Float[Array, "h d v"],
+    W_O: Float[Array, "hv d"],
+    b_O: Float[Array, "d"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> tuple[Float[Array, "n d"], dict[str, Array]]:
+    """X̄ and the derivatives of the five weights for Y = [H_0, …, H_{h−1}]W_O + 1b_O.
+    (T-backward-block)
+
+    Chapter: gradients.
+    """
+    H = np.concatenate(heads(X, W_Q, W_K, W_V, causal=causal, scale=scale), axis=1)
+    dH, dW_O, db_O = linear_backward(dY, H, W_O)
+    weights: dict[str, Array] = {"W_O": dW_O, "b_O": db_O}
+    weights |= {
+        name: np.zeros_like(W)
+        for name, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V))
+    }
+    dX = np.zeros_like(X)
+    for i, dO in enumerate(np.split(dH, len(W_Q), axis=1)):
+        parts = (X @ W_Q[i], X @ W_K[i], X @ W_V[i])
+        back = attention_backward(dO, *parts, causal, scale)
+        for (name, W), dP in zip((("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V)), back):
+            from_here, weights[name][i], _ = linear_backward(dP, X, W[i])
+            dX = dX + from_here  # X is used three times by each head
+    return dX, weights
+
+
+def block_backward(
+    dY: Float[Array, "n d"],
+    X: Float[Array, "n d"],
+    w: Mapping[str, Mapping[str, Array]],
+    activation: str = "relu",
+    eps: float = 1e-6,
+) -> tuple[Float[Array, "n d"], dict[str, dict[str, Array]]]:
+    """X̄ and the derivatives of all weights of the article's block, in the form of its
+    weights `w`. (T-backward-block)
+
+    Chapter: gradients.
+    """
+    N1 = layer_norm(X, **w["N_ca"], eps=eps)
+    M = X + multi_head(N1, **w["CA"])
+    N2 = layer_norm(M, **w["N_ff"], eps=eps)
+    # … and back, in reverse order
+    dN2, dFF = feed_forward_backward(dY, N2, **w["FF"], activation=activation)
+    from_ff, da2, db2 = layer_norm_backward(dN2, M, w["N_ff"]["a"], eps)
+    dM = dY + from_ff
+    dN1, dCA = multi_head_backward(dM, N1, **w["CA"])
+    from_ca, da1, db1 = layer_norm_backward(dN1, X, w["N_ca"]["a"], eps)
+    norms = {"N_ca": {"a": da1, "b": db1}, "N_ff": {"a": da2, "b": db2}}
+    return dM + from_ca, {**norms, "CA": dCA, "FF": dFF}

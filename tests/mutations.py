@@ -1,0 +1,101 @@
+"""Claims that were broken on purpose, and whether the chapter's own checks noticed. Run as a script: `mutations.py CHAPTER < mutations.json`.
+
+One run of a chapter serves all its mutations: at the cell to be changed the process forks, the child runs the changed cell and goes
+on to the check cells of the named statement; the parent goes on with the cell as it stands.
+"""
+
+import json
+import linecache
+import os
+import sys
+from typing import NamedTuple
+
+import chapters as book
+
+
+class Mutation(NamedTuple):
+    """In `chapter`, the one cell that holds `old` says `new` instead; a check cell of `statement` must then fail."""
+
+    chapter: str
+    statement: str
+    old: str
+    new: str
+
+
+def code_cells(chapter: str) -> list[str]:
+    return [
+        cell.source for cell in book.read(chapter).cells
+        if cell.cell_type == "code" and "remove-cell" not in cell.metadata.get("tags", [])
+    ]
+
+
+def run_cell(number: int, source: str, names: dict[str, object]) -> None:
+    file = f"<cell {number}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # so that inspect finds the source
+    exec(compile(source, file, "exec"), names)
+
+
+def is_caught(cells: list[str], start: int, mutation: Mutation, names: dict[str, object]) -> str:
+    """What becomes of one mutation: "caught" when a check cell of its statement fails.
+
+    A failure elsewhere is passed over; after one, only AssertionError counts, for other errors may come from missing names.
+    """
+    counts: type[Exception] = Exception
+    for number in range(start, len(cells)):
+        source = cells[number].replace(mutation.old, mutation.new) if number == start else cells[number]
+        checked = mutation.statement in book.directives(source).get("checks", "").split()
+        try:
+            run_cell(number, source, names)
+        except Exception as error:
+            if checked and isinstance(error, AssertionError if number == start else counts):
+                return "caught"
+            if number == start:
+                return f"the changed cell does not run: {error!r}"
+            counts = AssertionError
+    return "not noticed"
+
+
+def in_a_child(cells: list[str], start: int, mutation: Mutation, names: dict[str, object]) -> str:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, is_caught(cells, start, mutation, names).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read().decode() or "the changed chapter crashed"
+
+
+def outcomes(chapter: str, mutations: list[Mutation]) -> list[str]:
+    """One word or sentence a mutation, in the order given."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    cells = code_cells(chapter)
+    places: dict[int, list[int]] = {}
+    for index, mutation in enumerate(mutations):
+        found = [number for number, source in enumerate(cells) if mutation.old in source]
+        if len(found) != 1 or cells[found[0]].count(mutation.old) != 1:
+            raise SystemExit(f"{chapter}: {mutation.old!r} stands in cells {found}; wanted: once, in one cell")
+        places.setdefault(found[0], []).append(index)
+    results, names = [""] * len(mutations), {"__name__": "__main__", "display": lambda *things: None}
+    for number, source in enumerate(cells[: max(places) + 1]):
+        for index in places.get(number, []):
+            results[index] = in_a_child(cells, number, mutations[index], names)
+        run_cell(number, source, names)
+    return results
+
+
+def main() -> None:
+    chapter, mutations = sys.argv[1], [Mutation(*fields) for fields in json.load(sys.stdin)]
+    output = os.dup(1)
+    os.dup2(2, 1)  # what the cells print goes to stderr
+    answer = outcomes(chapter, mutations)
+    os.write(output, json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main()
