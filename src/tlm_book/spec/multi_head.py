@@ -9,6 +9,7 @@ from tlm_book.spec.attention import attention
 __all__ = [
     "heads",
     "multi_head",
+    "multi_head_attention",
 ]
 
 
@@ -74,3 +75,31 @@ def multi_head(
     H = np.concatenate(heads(X, W_Q, W_K, W_V, b_Q, b_K, b_V, causal, scale), axis=1)
     expects_shape("W_O", W_O, (H.shape[1], "d"))
     return H @ W_O + b_O
+
+
+# multi_head: Three matrices instead of one
+def multi_head_attention(
+    Q: Float[np.ndarray, "m d"],
+    K: Float[np.ndarray, "n d"],
+    V: Float[np.ndarray, "n d"],
+    W_Q: Float[np.ndarray, "h d k"],
+    W_K: Float[np.ndarray, "h d k"],
+    W_V: Float[np.ndarray, "h d v"],
+    W_O: Float[np.ndarray, "hv o"],
+    causal: bool = False,
+    scale: float | None = None,
+) -> Float[np.ndarray, "m o"]:
+    """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V W_V[i].
+    (A-def-4.2, M-multihead)
+
+    `scale` replaces 1/√k; with `causal` each head has the mask ◺. ValueError for shapes
+    that do not fit.
+
+    Chapter: multi_head.
+    """
+    for name, matrix, W in (("Q", Q, W_Q), ("K", K, W_K), ("V", V, W_V)):
+        expects_shape(name, matrix, ("rows", W.shape[1]))
+    parts = zip(Q @ W_Q, K @ W_K, V @ W_V)  # (h, rows, width): one of each a head
+    H = np.concatenate([attention(*part, causal, scale) for part in parts], axis=1)
+    expects_shape("W_O", W_O, (H.shape[1], "d"))
+    return H @ W_O
