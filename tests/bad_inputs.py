@@ -16,16 +16,18 @@ import networkx as nx
 import numpy as np
 import torch
 
-from tlm_book import attention, decoder_block, embedding, feed_forward, gradients, inference, loss, multi_head
+from tlm_book import attention, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
 from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import embedding as s_embedding
+from tlm_book.spec import encoder_decoder as s_encoder_decoder
 from tlm_book.spec import feed_forward as s_feed_forward
 from tlm_book.spec import gradients as s_gradients
 from tlm_book.spec import inference as s_inference
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import multi_head as s_multi_head
+from tlm_book.spec import named_tensors as s_named_tensors
 from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec import positional_encoding as s_positional_encoding
@@ -55,12 +57,31 @@ def ids(*numbers: int) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
 
 
+def translator() -> encoder_decoder.EncoderDecoder:
+    return encoder_decoder.EncoderDecoder(encoder_decoder.EncoderDecoderConfig(11, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8))
+
+
+def step_with_a_past() -> object:
+    block = translator().decoder[0]
+    pair = block.self_attention.keys_values(z(2, 8))
+    return block.step(z(2, 8), pair, past=pair)
+
+
 def graph(*edges: tuple[int, int], alone: int | None = None, **weight: float) -> nx.DiGraph:
     made = nx.DiGraph()
     made.add_edges_from(edges, **weight)
     if alone is not None:
         made.add_node(alone)
     return made
+
+
+def named(*names: str) -> object:
+    """A named tensor of ones, each axis of size 2."""
+    return s_named_tensors.named(np.ones([2] * len(names)), *names)
+
+
+def axes(letters: str) -> object:
+    return named(*letters)
 
 
 def rows(n: int, d: int) -> np.ndarray:
@@ -79,6 +100,10 @@ def model() -> TransformerLM:
 @functools.cache
 def tokenizer() -> Tokenizer:
     return Tokenizer([(104, 105), (116, 104), (101, 114)])  # 256 + 3 + 1 = V tokens
+
+
+def two_words() -> embedding.WordVectors:
+    return embedding.WordVectors(("a", "b"), torch.eye(2), torch.eye(2), torch.full((2,), 0.5))
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> object:
@@ -216,11 +241,36 @@ CASES = [
     Case("Embedding bool tokens", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.bool)), TypeError, ("tokens: got dtype torch.bool", "integer")),
     Case("Embedding list", lambda: embedding.Embedding(5, 4)([1, 2]), TypeError, ("tokens: got list", "tensor")),
     Case("Embedding uint8", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.uint8)), TypeError, ("tokens: got dtype torch.uint8", "int64")),
+    Case("words of a number", lambda: embedding.words(3), TypeError, ("text: got int", "str")),
+    Case("skip_gram_pairs window 0", lambda: embedding.skip_gram_pairs(tokens(1, 2), 0), ValueError, ("window: got 0", "at least 1")),
+    Case("skip_gram_pairs window half", lambda: embedding.skip_gram_pairs(tokens(1, 2), 0.5), TypeError, ("window: got 0.5", "a whole number")),
+    Case("sgns_loss widths", lambda: embedding.sgns_loss(z(4, 2), z(4, 3), z(4, 5, 2)), ValueError, ("c: got shape (4, 3)", "(4, 2)")),
+    Case("sgns_loss negatives", lambda: embedding.sgns_loss(z(4, 2), z(4, 2), z(5, 2)), ValueError, ("N: got shape (5, 2)", "(4, any, 2)")),
+    Case("SkipGram window 0", lambda: embedding.SkipGram(window=0), ValueError, ("window: got 0", "at least 1")),
+    Case("SkipGram d_model half", lambda: embedding.SkipGram(d_model=2.5), TypeError, ("d_model: got 2.5", "a whole number")),
+    Case("SkipGram power 2", lambda: embedding.SkipGram(power=2), ValueError, ("power: got 2", "from 0 to 1")),
+    Case("SkipGram penalty negative", lambda: embedding.SkipGram(penalty=-1), ValueError, ("penalty: got -1", "≥ 0")),
+    Case("SkipGram penalty nan", lambda: embedding.SkipGram(penalty=float("nan")), ValueError, ("penalty: got nan", "≥ 0")),
+    Case("SkipGram lr 0", lambda: embedding.SkipGram(lr=0), ValueError, ("lr: got 0", "positive")),
+    Case("SkipGram subsample 0", lambda: embedding.SkipGram(subsample=0), ValueError, ("subsample: got 0", "None or a positive")),
+    Case("word_vectors of one str", lambda: embedding.word_vectors("salt and salt"), TypeError, ("texts: got one str", "several texts")),
+    Case("word_vectors of numbers", lambda: embedding.word_vectors([1, 2]), TypeError, ("text: got int", "str")),
+    Case("word_vectors without words", lambda: embedding.word_vectors(["a b c"]), ValueError, ("texts: got 0 words", "5 times", "min_count")),
+    Case("word_vectors without pairs", lambda: embedding.word_vectors(["a", "b"], embedding.SkipGram(min_count=1)), ValueError, ("texts: got no pair",)),
+    Case("WordVectors unknown word", lambda: two_words().number("salt"), ValueError, ("word: got 'salt'", "one of the 2 words")),
+    Case("WordVectors nearest none", lambda: two_words().nearest("a", 0), ValueError, ("n: got 0", "at least 1")),
+    Case("WordVectors nearest among none", lambda: two_words().nearest("a", among=0), ValueError, ("among: got 0", "at least 1")),
     Case("PositionalEncoding too long", lambda: positional_encoding.PositionalEncoding(3, 4)(z(4, 4)), ValueError, ("x: got 4 rows", "max_len = 3")),
     Case("PositionalEncoding no rows", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 0, 4)), ValueError, ("x: got 0 rows", "from 1 to")),
     Case("PositionalEncoding width", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
     Case("PositionalEncoding width 1", lambda: positional_encoding.PositionalEncoding(3, 4)(z(2, 1)), ValueError, ("x: got shape (2, 1)", "(n, 4)")),
     Case("PositionalEncoding of tokens", lambda: positional_encoding.PositionalEncoding(3, 4)(tokens(1, 2)), TypeError, ("x: got dtype torch.int64", "floating")),
+    Case("PositionalNetwork form", lambda: positional_encoding.PositionalNetwork(3, 4, 2, "both"), ValueError, ("form: got 'both'", "'joint', 'sum'")),
+    Case("PositionalNetwork d_hidden 0", lambda: positional_encoding.PositionalNetwork(3, 4, 0), ValueError, ("d_hidden: got 0", "at least 1")),
+    Case("PositionalNetwork too long", lambda: positional_encoding.PositionalNetwork(3, 4, 2)(z(4, 4)), ValueError, ("x: got 4 rows", "max_len = 3")),
+    Case("PositionalNetwork no rows", lambda: positional_encoding.PositionalNetwork(3, 4, 2)(z(0, 4)), ValueError, ("x: got 0 rows", "from 1 to")),
+    Case("PositionalNetwork width", lambda: positional_encoding.PositionalNetwork(3, 4, 2)(z(2, 5)), ValueError, ("x: got shape (2, 5)", "(n, 4)")),
+    Case("PositionalNetwork of tokens", lambda: positional_encoding.PositionalNetwork(3, 4, 2)(tokens(1, 2)), TypeError, ("x: got dtype torch.int64", "floating")),
     Case("Normalization width", lambda: normalization.Normalization(4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
     Case("Normalization width 1", lambda: normalization.Normalization(4)(z(2, 1)), ValueError, ("x: got shape (2, 1)", "4)")),
     Case("Normalization inside width", lambda: normalization.Normalization(4, eps_mode="inside")(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
@@ -277,6 +327,18 @@ CASES = [
     Case("spec embed list", lambda: s_embedding.embed([0, 1], X(3, 2)), TypeError, ("t: got list", "array")),
     Case("spec one_hot token", lambda: s_embedding.one_hot(ids(4), 4), IndexError, ("t: got a token 4", "from 0 to 3")),
     Case("spec one_hot V 0", lambda: s_embedding.one_hot(ids(0), 0), ValueError, ("V: got 0", "at least 1")),
+    Case("spec skip_gram_pairs window 0", lambda: s_embedding.skip_gram_pairs(ids(0, 1), 0), ValueError, ("window: got 0", "at least 1")),
+    Case("spec sgns_loss widths", lambda: s_embedding.sgns_loss(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
+    Case("spec sgns_loss negatives", lambda: s_embedding.sgns_loss(X(1, 2)[0], X(1, 2)[0], X(2, 3)), ValueError, ("N: got shape (2, 3)", "(any, 2)")),
+    Case("spec sgns_gradient widths", lambda: s_embedding.sgns_gradient(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
+    Case("spec noise_distribution count 0", lambda: s_embedding.noise_distribution(0 * X(1, 2)[0]), ValueError, ("counts: got 0.0", "positive")),
+    Case("spec noise_distribution power", lambda: s_embedding.noise_distribution(np.ones(2), 2), ValueError, ("power: got 2", "from 0 to 1")),
+    Case("spec shifted_pmi empty row", lambda: s_embedding.shifted_pmi(np.diag([1.0, 0.0]), 1, np.ones(2) / 2), ValueError, ("number: got a row of zeros",)),
+    Case("spec shifted_pmi negative", lambda: s_embedding.shifted_pmi(-np.ones((2, 2)), 1, np.ones(2) / 2), ValueError, ("number: got -1.0", "≥ 0")),
+    Case("spec shifted_pmi k 0", lambda: s_embedding.shifted_pmi(np.ones((2, 2)), 0, np.ones(2) / 2), ValueError, ("k, q: got (0, 0.5)", "positive")),
+    Case("spec shifted_pmi length of q", lambda: s_embedding.shifted_pmi(np.ones((2, 2)), 1, np.ones(3) / 3), ValueError, ("q: got shape (3,)", "(2)")),
+    Case("spec keep_probability threshold", lambda: s_embedding.keep_probability(np.ones(2), 0), ValueError, ("threshold: got 0", "positive")),
+    Case("spec keep_probability count 0", lambda: s_embedding.keep_probability(np.zeros(2), 0.1), ValueError, ("counts: got 0.0", "positive")),
     Case("spec embed_gradient lengths", lambda: s_embedding.embed_gradient(ids(0, 1), X(3, 2), 4), ValueError, ("G: got shape (3, 2)", "(2, any)")),
     Case("spec sinusoid of odd width", lambda: s_positional_encoding.sinusoid(4, 3), ValueError, ("d: got 3", "even")),
     Case("spec sinusoid M 0", lambda: s_positional_encoding.sinusoid(0, 4), ValueError, ("M: got 0", "at least 1")),
@@ -285,6 +347,13 @@ CASES = [
     Case("spec add_positions too long", lambda: s_positional_encoding.add_positions(X(3, 2), X(2, 2)), ValueError, ("X: got 3 rows", "max_len = 2")),
     Case("spec add_positions empty", lambda: s_positional_encoding.add_positions(X(0, 2), X(2, 2)), ValueError, ("X: got 0 rows", "from 1 to")),
     Case("spec add_positions width", lambda: s_positional_encoding.add_positions(X(2, 1), X(2, 2)), ValueError, ("X: got shape (2, 1)", "(n, 2)")),
+    Case("spec append_positions too long", lambda: s_positional_encoding.append_positions(X(3, 2), 2), ValueError, ("X: got 3 rows", "max_len = 2")),
+    Case("spec append_positions M 0", lambda: s_positional_encoding.append_positions(X(1, 2), 0), ValueError, ("M: got 0", "at least 1")),
+    Case("spec joint_positions width", lambda: s_positional_encoding.joint_positions(X(2, 3), X(2, 5), X(4, 5), X(5, 2)), ValueError, ("X: got shape (2, 3)", "(n, 2)")),
+    Case("spec joint_positions hidden width", lambda: s_positional_encoding.joint_positions(X(2, 2), X(2, 5), X(4, 1), X(5, 2)), ValueError, ("W_e: got shape (4, 1)", "(M, 5)")),
+    Case("spec joint_positions too long", lambda: s_positional_encoding.joint_positions(X(5, 2), X(2, 5), X(4, 5), X(5, 2)), ValueError, ("X: got 5 rows", "max_len = 4")),
+    Case("spec summed_positions output", lambda: s_positional_encoding.summed_positions(X(2, 2), X(2, 5), X(4, 5), X(5, 2), X(5, 1)), ValueError, ("W_ze: got shape (5, 1)", "(5, 2)")),
+    Case("spec summed_positions empty", lambda: s_positional_encoding.summed_positions(X(0, 2), X(2, 5), X(4, 5), X(5, 2), X(5, 2)), ValueError, ("X: got 0 rows", "from 1 to")),
     Case("spec standardize eps_mode", lambda: s_normalization.standardize(np.ones(2), eps_mode="before"), ValueError, ("eps_mode: got 'before'", "'inside'")),
     Case("spec layer_norm eps_mode", lambda: s_normalization.layer_norm(X(2, 3), np.ones(3), np.ones(3), eps_mode="?"), ValueError, ("eps_mode: got '?'",)),
     Case("spec normalize gain", lambda: s_normalization.normalize(np.ones(3), np.ones(1), np.ones(3)), ValueError, ("a: got shape (1,)", "(3)")),
@@ -299,6 +368,28 @@ CASES = [
     Case("spec normalize_over two axes", lambda: s_normalization.normalize_over(X(3, 4), np.ones(3), np.ones(3), "batch"), ValueError, ("X: got shape (3, 4)", "(batch, chans, layer)")),
     Case("spec normalize_over gain", lambda: s_normalization.normalize_over(np.ones((2, 3, 4)), np.ones(3), np.ones(3), "layer"), ValueError, ("gamma: got shape (3,)", "(3, 4)")),
     Case("spec normalize_over bias", lambda: s_normalization.normalize_over(np.ones((2, 3, 4)), np.ones(3), np.ones(1), "batch"), ValueError, ("beta: got shape (1,)", "(3,)")),
+    Case("spec named one name short", lambda: s_named_tensors.named(X(2, 3), "a"), ValueError, ("names: got ('a',)", "2 different names")),
+    Case("spec named name twice", lambda: s_named_tensors.named(X(2, 2), "a", "a"), ValueError, ("names: got ('a', 'a')", "2 different names")),
+    Case("spec to_array other axes", lambda: s_named_tensors.to_array(axes("ab"), "a", "c"), ValueError, ("names: got ('a', 'c')", "('a', 'b')")),
+    Case("spec dot no axis", lambda: s_named_tensors.dot(axes("a"), axes("a")), ValueError, ("axes: got ()", "at least one axis")),
+    Case("spec dot axis missing", lambda: s_named_tensors.dot(axes("ab"), axes("b"), "a"), ValueError, ("Y: got axes ('b',)", "the axes a")),
+    Case("spec dot sizes", lambda: s_named_tensors.dot(axes("ab"), axes("ab").isel(b=[0]), "a"), ValueError, ("Y: got axis b of size 1", "want 2")),
+    Case("spec rename to a present axis", lambda: s_named_tensors.rename(axes("ab"), "a", "b"), ValueError, ("X: got axes ('a', 'b')", "none of b")),
+    Case("spec rename an absent axis", lambda: s_named_tensors.rename(axes("ab"), "c", "d"), ValueError, ("X: got axes ('a', 'b')", "the axes c")),
+    Case("spec residual axes", lambda: s_named_tensors.residual(axes("ab"), axes("b")), ValueError, ("Y: got axes ('b',)", "('a', 'b')")),
+    Case("spec residual sizes", lambda: s_named_tensors.residual(axes("ab"), axes("ab").isel(b=[0])), ValueError, ("Y: got axis b of size 1", "want 2")),
+    Case("spec named softmax", lambda: s_named_tensors.softmax(axes("a"), "b"), ValueError, ("X: got axes ('a',)", "the axes b")),
+    Case("spec lift target", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("b",))(axes("ab")), ValueError, ("argument 0: got axes ('a', 'b')", "none of b")),
+    Case("spec lift source", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ())(axes("b")), ValueError, ("argument 0: got axes ('b',)", "the axes a")),
+    Case("spec lift sizes", lambda: s_named_tensors.lift(lambda x, y: x, (("a",), ("b",)), ("a",))(axes("ac"), axes("bc").isel(c=[0])), ValueError, ("argument 1: got axis c of size 1", "want 2")),
+    Case("spec lift nothing", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("a",))(axes("ab").isel(b=[])), ValueError, ("arguments: got axis b of size 0", "at least 1")),
+    Case("spec linear output axis", lambda: s_named_tensors.linear(axes("ab"), axes("ab"), axes("b"), "a"), ValueError, ("X: got axes ('a', 'b')", "none of b")),
+    Case("spec linear bias", lambda: s_named_tensors.linear(axes("a"), axes("ab"), axes("c"), "a"), ValueError, ("b: got axes ('c',)", "('b',)")),
+    Case("spec named standardize", lambda: s_named_tensors.standardize(axes("ab")), ValueError, ("axes: got ()", "at least one axis")),
+    Case("spec named normalize", lambda: s_named_tensors.normalize(axes("a"), axes("b"), axes("a"), "a"), ValueError, ("X: got axes ('a',)", "the axes b")),
+    Case("spec named attention queries", lambda: s_named_tensors.attention(named("seq", "key"), named("seq", "key"), named("seq", "val")), ValueError, ("Q: got axes ('seq', 'key')", "none of seq")),
+    Case("spec named attention values", lambda: s_named_tensors.attention(named("key"), named("seq", "key"), named("seq", "val").isel(seq=[0])), ValueError, ("V: got axis seq of size 1", "want 2")),
+    Case("spec named attention mask", lambda: s_named_tensors.attention(named("key"), named("seq", "key"), named("seq"), named("to")), ValueError, ("mask: got axes ('to',)", "('seq',)")),
     Case("spec layer_norm empty", lambda: s_normalization.layer_norm(X(0, 3), np.ones(3), np.ones(3)), ValueError, ("X: got", "row")),
     Case("spec feed_forward activation", lambda: s_feed_forward.feed_forward(X(2, 3), X(3, 4), np.ones(4), X(4, 3), np.ones(3), "silu"), ValueError,
          ("activation: got 'silu'", "'relu'")),
@@ -312,6 +403,21 @@ CASES = [
     Case("multi_head_attention Q", lambda: s_multi_head.multi_head_attention(X(2, 3), X(2, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("Q: got shape (2, 3)", "(rows, 4)")),
     Case("multi_head_attention V", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("V: got shape (2, 2)", "(3, v)")),
     Case("multi_head_attention W_O", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(3, 4), *np.ones((3, 1, 4, 2)), X(3, 4)), ValueError, ("W_O: got shape (3, 4)", "(2, d)")),
+    Case("EncoderDecoder source empty", lambda: translator()(tokens()[None], tokens(1)[None]), ValueError, ("source: got 0 rows", "max_len = 8")),
+    Case("EncoderDecoder source long", lambda: translator()(tokens(*range(9))[None], tokens(1)[None]), ValueError, ("source: got 9 rows", "max_len = 8")),
+    Case("EncoderDecoder target long", lambda: translator()(tokens(1)[None], tokens(*range(9))[None]), ValueError, ("target: got 9 rows", "max_len = 8")),
+    Case("EncoderDecoder batch", lambda: translator()(tokens(1)[None], tokens(1, 2)[:, None]), ValueError, ("target: got shape (2, 1)", "as many sequences as source")),
+    Case("EncoderDecoder token", lambda: translator()(tokens(1)[None], tokens(11)[None]), IndexError, ("tokens: got a token 11", "0 to 10")),
+    Case("EncoderDecoder floats", lambda: translator()(tokens(1)[None].float(), tokens(1)[None]), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("EncoderDecoder visible", lambda: translator().encode(tokens(1, 2)[None], torch.ones(1, 3, dtype=torch.bool)), ValueError, ("visible: got shape (1, 3)", "(1, 2)")),
+    Case("EncoderDecoder config", lambda: encoder_decoder.EncoderDecoder(Config(11)), TypeError, ("config: got Config", "EncoderDecoderConfig")),
+    Case("EncoderDecoderConfig norm", lambda: encoder_decoder.EncoderDecoderConfig(11, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
+    Case("EncoderDecoderConfig d_value", lambda: encoder_decoder.EncoderDecoderConfig(11, d_value=0), ValueError, ("d_value: got 0", "at least 1")),
+    Case("CrossBlock past", lambda: step_with_a_past(), ValueError, ("y: got 2 rows", "one row")),
+    Case("CrossAttention sizes", lambda: multi_head.CrossAttention(8, 3), ValueError, ("n_heads: got 3", "a divisor of d_model = 8")),
+    Case("CrossAttention memory", lambda: multi_head.CrossAttention(8, 2)(z(3, 8), z(3, 6)), ValueError, ("memory: got shape (3, 6)", "(n, 8)")),
+    Case("CrossAttention visible", lambda: multi_head.CrossAttention(8, 2)(z(3, 8), z(4, 8), torch.ones(3, dtype=torch.bool)), ValueError, ("visible: got shape (3,)", "(4)")),
+    Case("spec encoder_block norm", lambda: s_encoder_decoder.encoder_block(X(2, 4), {}, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
     Case("vertex_sets cycle", lambda: s_feed_forward.vertex_sets(nx.DiGraph([(0, 1), (1, 0)])), ValueError, ("graph: got a cycle",)),
     Case("vertex_sets isolated", lambda: s_feed_forward.vertex_sets(graph((0, 1), alone=7)), ValueError, ("graph: got isolated 7", "on an edge")),
     Case("vertex_sets empty", lambda: s_feed_forward.vertex_sets(nx.DiGraph()), ValueError, ("graph: got no vertex",)),
@@ -389,6 +495,21 @@ CASES = [
     Case("Tokenizer.train bytes", lambda: Tokenizer.train([b"hello"], 300), TypeError, ("text: got bytes", "str")),
     Case("Tokenizer.train pattern", lambda: Tokenizer.train(["aa"], 300, pattern="("), ValueError, ("pattern: got '('", "regular expression")),
     Case("Tokenizer.train pattern leaves out", lambda: Tokenizer.train(["a1"], 300, pattern="[a-z]+"), ValueError, ("pattern: got '[a-z]+'", "leaves out no part")),
+    Case("Tokenizer.train engine", lambda: Tokenizer.train(["aa"], 300, engine="rust"), ValueError, ("engine: got 'rust'", "'tokenizers'")),
+    Case("Tokenizer.train None", lambda: Tokenizer.train([None], 300), TypeError, ("text: got NoneType", "str")),
+    Case("Tokenizer.train surrogate", lambda: Tokenizer.train(["a\ud800"], 300), ValueError, ("text: got the lone surrogate U+D800 at position 1",)),
+    Case("Tokenizer.encode_bytes str", lambda: tokenizer().encode_bytes("hi"), TypeError, ("data: got str", "bytes")),
+    Case("Tokenizer.check_same size", lambda: tokenizer().check_same(Tokenizer([])), ValueError, ("other: got 257 tokens", f"want {V} tokens")),
+    Case("Tokenizer.check_same token", lambda: tokenizer().check_same(Tokenizer([(104, 105), (104, 116), (101, 114)])), ValueError,
+         ("other: got token 257 = ht", "want th")),
+    Case("Tokenizer ids too few", lambda: Tokenizer([], ids=[1, 0]), ValueError, ("ids: got 2 numbers", "each number from 0 to 256 once")),
+    Case("Tokenizer ids twice", lambda: Tokenizer([], ids=[0] * 257), ValueError, ("ids: got 257 numbers", "each number from 0 to 256 once")),
+    Case("Tokenizer ids of floats", lambda: Tokenizer([], ids=[float(k) for k in range(257)]), TypeError, ("ids: got", "integers")),
+    Case("Tokenizer.load ids", lambda: merges_file('{"format": "tlm_book.tokenizer.1", "merges": [], "specials": [], "pattern": ".", "ids": [1]}'), ValueError,
+         ("path: got", "ids: got 1 numbers", "Tokenizer.save")),
+    Case("learn_merges too many", lambda: tokenization.learn_merges({"aa": 2}, 1_200_000), ValueError, ("n_merges: got 1200000", "≤ 1113856")),
+    Case("spec first_tokens outside", lambda: s_tokenization.first_tokens("é", s_tokenization.base_vocabulary("e")), ValueError, ("text: got 'é'", "base vocabulary")),
+    Case("spec learn_from negative", lambda: s_tokenization.learn_from([[0, 0]], -1, 1), ValueError, ("n_merges: got -1", "≥ 0")),
     Case("Tokenizer special twice", lambda: Tokenizer([], ["<a>", "<a>"]), ValueError, ("specials: got ['<a>', '<a>']", "different")),
     Case("Tokenizer special empty", lambda: Tokenizer([], [""]), ValueError, ("specials: got ''", "not empty")),
     Case("Tokenizer merge of a later token", lambda: Tokenizer([(97, 256)]), ValueError, ("merges: got (97, 256) as number 0", "from 0 to 255")),

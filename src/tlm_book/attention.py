@@ -35,12 +35,13 @@ def attention_pattern(
     looking; `attention` does not form them.
 
     c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError
-    when the widths of q and k differ.
+    when the widths of q and k differ, and without a key.
 
     Chapter: attention.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
+    expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
     return masked_softmax(scores) if causal else scores.softmax(-1)
@@ -62,11 +63,12 @@ def attention(
     stores the whole pattern.
 
     ValueError when the widths of q and k, the numbers of keys and values, or the
-    leading axes differ, and for a scale that is not positive.
+    leading axes differ, without a key, and for a scale that is not positive.
 
     Chapter: attention.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
+    expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
     if k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))

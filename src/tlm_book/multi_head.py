@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tlm_book.attention import attention, attention_pattern
@@ -10,6 +10,7 @@ from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.operators import (
     Derivation,
     Kind,
+    causal_mask,
     compose,
     concat,
     derive,
@@ -23,6 +24,7 @@ __all__ = [
     "fuse_heads",
     "split_heads",
     "MultiHeadAttention",
+    "CrossAttention",
 ]
 
 
@@ -146,6 +148,124 @@ class MultiHeadAttention(nn.Module):
         return {
             name: weight.detach().double().cpu().numpy().copy()
             for name, weight in weights.items()
+        }
+
+
+# multi_head: Two sequences
+class CrossAttention(nn.Module):
+    """[head_0, …, head_{h−1}] W_O + 1b_O: queries from x, keys and values from memory.
+    (A-def-4.2, T-padding)
+
+    `d_key` defaults to d_model / n_heads, which must then be whole; `d_value` to
+    `d_key`. x: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n)
+    with True for real rows of the memory. With `causal`, row i sees rows 0 … i of the
+    memory. Result (*batch, m, d_model). ValueError for sizes or shapes that do not fit.
+
+    Chapter: multi_head.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_key: int | None = None,
+        d_value: int | None = None,
+        qkv_bias: bool = False,
+        out_bias: bool = True,
+        scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        expects_positive(d_model=d_model, n_heads=n_heads)
+        if d_key is None:
+            whole = d_model % n_heads == 0
+            expects(whole, "n_heads", n_heads, f"a divisor of d_model = {d_model}")
+            d_key = d_model // n_heads
+        d_value = d_key if d_value is None else d_value
+        expects_positive(d_key=d_key, d_value=d_value)
+        expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
+        self.n_heads, self.scale = n_heads, scale
+        self.query = nn.Linear(d_model, n_heads * d_key, bias=qkv_bias)
+        self.key = nn.Linear(d_model, n_heads * d_key, bias=qkv_bias)
+        self.value = nn.Linear(d_model, n_heads * d_value, bias=qkv_bias)
+        self.out = nn.Linear(n_heads * d_value, d_model, bias=out_bias)
+
+    def _heads(
+        self, rows: Float[Tensor, "*batch n hk"]
+    ) -> Float[Tensor, "*batch h n k"]:
+        return rows.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+
+    def keys_values(
+        self, memory: Float[Tensor, "*batch n d"]
+    ) -> tuple[Float[Tensor, "*batch h n k"], Float[Tensor, "*batch h n v"]]:
+        """What the layer makes of a memory; it may be kept for later rows of x."""
+        expects_shape("memory", memory, ("n", self.key.in_features))
+        return self._heads(self.key(memory)), self._heads(self.value(memory))
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch m d"],
+        memory: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+        causal: bool = False,
+    ) -> Float[Tensor, "*batch m d"]:
+        return self.attend(x, *self.keys_values(memory), visible, causal)
+
+    def attend(
+        self,
+        x: Float[Tensor, "*batch m d"],
+        keys: Float[Tensor, "*batch h n k"],
+        values: Float[Tensor, "*batch h n v"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+        causal: bool = False,
+    ) -> Float[Tensor, "*batch m d"]:
+        """The same with keys and values made before by `keys_values`."""
+        A = self._weights(x, keys, visible, causal)
+        return self.out((A @ values).transpose(-3, -2).flatten(-2))
+
+    def pattern(
+        self,
+        x: Float[Tensor, "*batch m d"],
+        memory: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+        causal: bool = False,
+    ) -> Float[Tensor, "*batch h m n"]:
+        """The attention weights of every head."""
+        return self._weights(x, self.keys_values(memory)[0], visible, causal)
+
+    def _weights(
+        self,
+        x: Float[Tensor, "*batch m d"],
+        keys: Float[Tensor, "*batch h n k"],
+        visible: Bool[Tensor, "*batch n"] | None,
+        causal: bool,
+    ) -> Float[Tensor, "*batch h m n"]:
+        expects_shape("x", x, ("m", self.query.in_features))
+        scale = keys.shape[-1] ** -0.5 if self.scale is None else self.scale
+        scores = scale * self._heads(self.query(x)) @ keys.mT  # (*batch, h, m, n)
+        if visible is not None:
+            expects_shape("visible", visible, (*keys.shape[:-3], keys.shape[-2]))
+            hidden = ~visible[..., None, None, :]
+            scores = scores.masked_fill(hidden, float("-inf"))
+        if causal:
+            scores = causal_mask(scores)
+        weights = scores.softmax(-1)
+        if visible is not None:  # a row that sees nothing: 0 and not 0/0
+            weights = weights.masked_fill(
+                (scores == float("-inf")).all(-1, keepdim=True), 0.0
+            )
+        return weights
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """The weights as float64, for `spec.multi_head.multi_head_attention`."""
+        named = {"W_O": self.out.weight.T}
+        if self.out.bias is not None:
+            named["b_O"] = self.out.bias
+        for letter, layer in (("Q", self.query), ("K", self.key), ("V", self.value)):
+            named[f"W_{letter}"] = layer.weight.unflatten(0, (self.n_heads, -1)).mT
+            if layer.bias is not None:
+                named[f"b_{letter}"] = layer.bias.unflatten(0, (self.n_heads, -1))
+        return {
+            k: w.detach().double().cpu().numpy().copy() for k, w in named.items()
         }
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_shape
+from tlm_book.checks import expects, expects_shape
 from tlm_book.spec.operators import masked_softmax, softmax
 
 __all__ = [
@@ -25,7 +25,7 @@ def attention_pattern(
     """softmax(◺(c QKᵀ)) row by row, c = 1/√k unless `scale` says otherwise; without
     ◺ when not causal.
 
-    ValueError when the widths of Q and K differ.
+    ValueError when the widths of Q and K differ, and without a key.
 
     >>> attention_pattern(np.zeros((2, 1)), np.ones((2, 1))).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
@@ -33,6 +33,7 @@ def attention_pattern(
     Chapter: attention.
     """
     expects_shape("K", K, ("m", Q.shape[1]))
+    expects(len(K) >= 1, "K", "0 rows", "at least one key")
     c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
     S = c * (Q @ K.T)
     return masked_softmax(S) if causal else softmax(S)
@@ -49,7 +50,8 @@ def attention(
     """Each row of the result is an average of the rows of V, weighted by
     `attention_pattern(Q, K)`.
 
-    ValueError when the widths of Q and K, or the numbers of keys and values, differ.
+    ValueError when the widths of Q and K, or the numbers of keys and values, differ,
+    and without a key.
 
     Chapter: attention.
     """

@@ -86,20 +86,31 @@ def multi_head_attention(
     W_K: Float[np.ndarray, "h d k"],
     W_V: Float[np.ndarray, "h d v"],
     W_O: Float[np.ndarray, "hv o"],
+    b_Q: Float[np.ndarray, "h k"] | None = None,
+    b_K: Float[np.ndarray, "h k"] | None = None,
+    b_V: Float[np.ndarray, "h v"] | None = None,
+    b_O: Float[np.ndarray, "o"] | None = None,
     causal: bool = False,
     scale: float | None = None,
 ) -> Float[np.ndarray, "m o"]:
     """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V W_V[i].
     (A-def-4.2, M-multihead)
 
-    `scale` replaces 1/√k; with `causal` each head has the mask ◺. ValueError for shapes
-    that do not fit.
+    Biases are added where they are given. `scale` replaces 1/√k; with `causal` each
+    head has the mask ◺. ValueError for shapes that do not fit.
 
     Chapter: multi_head.
     """
-    for name, matrix, W in (("Q", Q, W_Q), ("K", K, W_K), ("V", V, W_V)):
-        expects_shape(name, matrix, ("rows", W.shape[1]))
-    parts = zip(Q @ W_Q, K @ W_K, V @ W_V)  # (h, rows, width): one of each a head
-    H = np.concatenate([attention(*part, causal, scale) for part in parts], axis=1)
-    expects_shape("W_O", W_O, (H.shape[1], "d"))
-    return H @ W_O
+    rows = []
+    for name, M, W, b in (
+        ("Q", Q, W_Q, b_Q),
+        ("K", K, W_K, b_K),
+        ("V", V, W_V, b_V),
+    ):
+        expects_shape(name, M, ("rows", W.shape[1]))
+        rows.append(M @ W + (0 if b is None else b[:, None]))  # (h, rows, width)
+    H = np.concatenate(
+        [attention(*part, causal, scale) for part in zip(*rows)], axis=1
+    )
+    expects_shape("W_O", W_O, (H.shape[1], "o"))
+    return H @ W_O + (0 if b_O is None else b_O)

@@ -1,0 +1,492 @@
+"""The encoder–decoder. Generated from book/encoder_decoder.ipynb: edit the notebook, then `make export`."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tlm_book.checks import (
+    expects,
+    expects_length,
+    expects_one_of,
+    expects_positive,
+    expects_shape,
+)
+from tlm_book.embedding import Embedding
+from tlm_book.feed_forward import FeedForward
+from tlm_book.multi_head import CrossAttention
+from tlm_book.normalization import Normalization
+from tlm_book.operators import (
+    Derivation,
+    Kind,
+    compose,
+    derive,
+    derives,
+    pattern,
+    primitive,
+    product,
+    residual,
+)
+from tlm_book.positional_encoding import PositionalEncoding
+from tlm_book.transformer_lm import Config, Settings
+
+__all__ = [
+    "EncoderDecoderConfig",
+    "EncoderBlock",
+    "KeysValues",
+    "CrossBlock",
+    "State",
+    "EncoderDecoder",
+]
+
+
+# encoder_decoder: The model in torch
+@dataclass(frozen=True)
+class EncoderDecoderConfig(Settings):
+    """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
+    Lei Mao writes it. (M-sizes)
+
+    `vocab_size` is that of the target; `source_vocab_size` None means one vocabulary
+    and one table for both. `n_layers` blocks in each half. ValueError or TypeError for
+    values that describe no model.
+
+    Chapter: encoder_decoder.
+    """
+
+    norm: str = "post"  # or "pre"
+    final_norm: bool = False
+    eps: float = 1e-5
+    eps_mode: str = "inside"
+    pe: str = "sinusoidal"
+    pe_start: int = 0
+    embed_scale: bool = True
+    out_bias: bool = False
+    source_vocab_size: int | None = None
+    d_value: int | None = None  # None: as wide as the keys, d_head
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expects_one_of("norm", self.norm, ("post", "pre"))
+        expects_one_of("variant", self.variant, ("sequential",))
+        for name in ("source_vocab_size", "d_value"):
+            if getattr(self, name) is not None:
+                expects_positive(**{name: getattr(self, name)})
+
+    @classmethod
+    def lei_mao(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+        """Lei Mao: the default values."""
+        return cls(vocab_size, **changes)
+
+    @classmethod
+    def agarwal(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+        """Agarwal: no ε, positions from 1."""
+        return cls(**dataclasses.asdict(Config.agarwal(vocab_size)) | changes)
+
+    @classmethod
+    def vaswani(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+        """The paper of 2017: tied embeddings, dropout 0.1."""
+        return cls(**dataclasses.asdict(Config.vaswani(vocab_size)) | changes)
+
+
+# encoder_decoder: The model in torch
+class _Block(nn.Module):
+    """What both blocks have in common: self-attention, feed-forward layer, the place
+    of the normalization."""
+
+    def __init__(self, c: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.pre = c.norm == "pre"
+        self.self_attention = self._attention(c)
+        self.norm_self = Normalization(c.d_model, c.eps, c.eps_mode)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
+        self.norm_feed_forward = Normalization(c.d_model, c.eps, c.eps_mode)
+        self.dropout = nn.Dropout(c.dropout)
+
+    @staticmethod
+    def _attention(c: EncoderDecoderConfig) -> CrossAttention:
+        return CrossAttention(
+            c.d_model,
+            c.n_heads,
+            c.d_head,
+            c.d_value,
+            c.qkv_bias,
+            c.out_bias,
+            c.scale,
+        )
+
+    def _reads(self, norm: Normalization, x: Tensor) -> Tensor:
+        return norm(x) if self.pre else x
+
+    def _adds(self, norm: Normalization, x: Tensor, z: Tensor) -> Tensor:
+        x = x + self.dropout(z)
+        return x if self.pre else norm(x)
+
+    def _thinks(self, x: Tensor) -> Tensor:
+        z = self.feed_forward(self._reads(self.norm_feed_forward, x))
+        return self._adds(self.norm_feed_forward, x, z)
+
+    def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
+        """The weights of the block, for `spec.encoder_decoder`."""
+        layers = {
+            "SA": self.self_attention,
+            "N_sa": self.norm_self,
+            "FF": self.feed_forward,
+            "N_ff": self.norm_feed_forward,
+        }
+        return {name: layer.spec_weights() for name, layer in layers.items()}
+
+
+class EncoderBlock(_Block):
+    """Self-attention over all visible rows, then the feed-forward layer.
+    (A-encoder-block, M-encoder-stack)
+
+    x: (*batch, n, d_model) and visible: (*batch, n) to the shape of x.
+
+    Chapter: encoder_decoder.
+    """
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch n d"]:
+        rows = self._reads(self.norm_self, x)
+        x = self._adds(self.norm_self, x, self.self_attention(rows, rows, visible))
+        return self._thinks(x)
+
+
+# encoder_decoder: The model in torch
+KeysValues = tuple[Float[Tensor, "*batch h n k"], Float[Tensor, "*batch h n v"]]
+
+
+class CrossBlock(_Block):
+    """Masked self-attention, cross-attention to a memory, feed-forward layer.
+    (A-decoder-block, M-decoder-stack)
+
+    y: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n) to the
+    shape of y.
+
+    Chapter: encoder_decoder.
+    """
+
+    def __init__(self, c: EncoderDecoderConfig) -> None:
+        super().__init__(c)
+        self.cross_attention = self._attention(c)
+        self.norm_cross = Normalization(c.d_model, c.eps, c.eps_mode)
+
+    def forward(
+        self,
+        y: Float[Tensor, "*batch m d"],
+        memory: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch m d"]:
+        return self.step(y, self.cross_attention.keys_values(memory), visible)[0]
+
+    def step(
+        self,
+        y: Float[Tensor, "*batch m d"],
+        memory: KeysValues,
+        visible: Bool[Tensor, "*batch n"] | None = None,
+        past: KeysValues | None = None,
+    ) -> tuple[Float[Tensor, "*batch m d"], KeysValues]:
+        """The rows of y after the block, and all keys and values of self-attention so
+        far. With a `past`, y is one new row."""
+        expects(
+            past is None or y.shape[-2] == 1,
+            "y",
+            f"{y.shape[-2]} rows",
+            "one row, when there is a past",
+        )
+        rows = self._reads(self.norm_self, y)
+        keys, values = self.self_attention.keys_values(rows)
+        if past is not None:
+            keys, values = (
+                torch.cat([past[0], keys], -2),
+                torch.cat([past[1], values], -2),
+            )
+        seen = self.self_attention.attend(rows, keys, values, causal=past is None)
+        y = self._adds(self.norm_self, y, seen)
+        rows = self._reads(self.norm_cross, y)
+        y = self._adds(
+            self.norm_cross, y, self.cross_attention.attend(rows, *memory, visible)
+        )
+        return self._thinks(y), (keys, values)
+
+    def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
+        layers = {"CA": self.cross_attention, "N_ca": self.norm_cross}
+        return super().spec_weights() | {
+            name: layer.spec_weights() for name, layer in layers.items()
+        }
+
+
+# encoder_decoder: The model in torch
+class State(NamedTuple):
+    """What is remembered while a target is written: for each block the keys and values
+    of the memory and of the target so far; which source tokens are visible; how many
+    target tokens have been read.
+
+    Chapter: encoder_decoder.
+    """
+
+    memory: list[KeysValues]
+    past: list[KeysValues | None]
+    visible: Bool[Tensor, "batch n"] | None
+    length: int
+
+    def select(self, index: Int[Tensor, "k"]) -> "State":
+        """The state of some sequences of the batch, in the order of `index`; a sequence
+        may come twice."""
+        pick = lambda pairs: [
+            pair and (pair[0][index], pair[1][index]) for pair in pairs
+        ]
+        visible = None if self.visible is None else self.visible[index]
+        return State(pick(self.memory), pick(self.past), visible, self.length)
+
+
+# encoder_decoder: The model in torch
+class EncoderDecoder(nn.Module):
+    """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
+    (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
+
+    visible: (*batch, n), true for real source tokens; None: all. ValueError for an empty
+    or too long sequence and for batches of different sizes, IndexError for a token
+    outside the vocabulary, TypeError for tokens that are no integers.
+
+    Chapter: encoder_decoder.
+    """
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        right = isinstance(config, EncoderDecoderConfig)
+        expects(
+            right,
+            "config",
+            type(config).__name__,
+            "an EncoderDecoderConfig",
+            TypeError,
+        )
+        c = self.config = config
+        factor = math.sqrt(c.d_model) if c.embed_scale else 1.0
+        self.embedding = Embedding(c.vocab_size, c.d_model, factor)
+        own = c.source_vocab_size is not None
+        self.source_embedding = (
+            Embedding(c.source_vocab_size, c.d_model, factor)
+            if own
+            else self.embedding
+        )
+        self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        self.dropout = nn.Dropout(c.dropout)
+        self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.n_layers))
+        self.decoder = nn.ModuleList(CrossBlock(c) for _ in range(c.n_layers))
+        last = lambda: (
+            Normalization(c.d_model, c.eps, c.eps_mode)
+            if c.final_norm
+            else nn.Identity()
+        )
+        self.norm_encoder, self.norm_decoder = last(), last()
+        self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)
+        self.initialize()
+        if c.tied:
+            self.unembedding.weight = self.embedding.table.weight
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Matrices uniform after Glorot, biases 0, tables normal of standard deviation
+        1/√d (scaled embeddings) or 0.02."""
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+            elif isinstance(layer, nn.Embedding):
+                nn.init.normal_(
+                    layer.weight,
+                    std=self.config.d_model**-0.5
+                    if self.config.embed_scale
+                    else 0.02,
+                )
+
+    def forward(
+        self,
+        source: Int[Tensor, "*batch n"],
+        target: Int[Tensor, "*batch m"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch m V"]:
+        same = source.shape[:-1] == target.shape[:-1]
+        expects(
+            same,
+            "target",
+            f"shape {tuple(target.shape)}",
+            f"as many sequences as source, shape {tuple(source.shape)}",
+        )
+        return self.decode(target, self.encode(source, visible), visible)
+
+    def _rows(self, name: str, tokens: Tensor, embedding: Embedding) -> Tensor:
+        expects(
+            isinstance(tokens, Tensor),
+            name,
+            type(tokens).__name__,
+            "a tensor of integers",
+            TypeError,
+        )
+        expects_shape(name, tokens, ("n",))
+        expects_length(name, tokens.shape[-1], self.config.max_len)
+        return self.dropout(self.position(embedding(tokens)))
+
+    def encode(
+        self,
+        source: Int[Tensor, "*batch n"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch n d"]:
+        """The memory: one row for each source token."""
+        x = self._rows("source", source, self.source_embedding)
+        if visible is not None:
+            expects_shape("visible", visible, tuple(source.shape))
+        for block in self.encoder:
+            x = block(x, visible)
+        return self.norm_encoder(x)
+
+    def decode(
+        self,
+        target: Int[Tensor, "*batch m"],
+        memory: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch m V"]:
+        """The scores of all target rows, given the memory."""
+        y = self._rows("target", target, self.embedding)
+        for block in self.decoder:
+            y = block(y, memory, visible)
+        return self.unembedding(self.norm_decoder(y))
+
+    def begin(
+        self,
+        source: Int[Tensor, "batch n"],
+        visible: Bool[Tensor, "batch n"] | None = None,
+    ) -> State:
+        """Read the source once; nothing has been written."""
+        memory = self.encode(source, visible)
+        pairs = [block.cross_attention.keys_values(memory) for block in self.decoder]
+        return State(pairs, [None] * len(pairs), visible, 0)
+
+    def advance(
+        self, tokens: Int[Tensor, "batch"], state: State
+    ) -> tuple[Float[Tensor, "batch V"], State]:
+        """Read one more target token of each sequence: the scores of the next, and the
+        new state."""
+        expects_length("tokens", state.length + 1, self.config.max_len)
+        y = self.embedding(tokens[:, None])
+        if self.position.kind != "none":
+            y = y + self.position.table[state.length]
+        y, past = self.dropout(y), []
+        for block, memory, before in zip(self.decoder, state.memory, state.past):
+            y, after = block.step(y, memory, state.visible, before)
+            past.append(after)
+        scores = self.unembedding(self.norm_decoder(y))[:, 0]
+        return scores, State(state.memory, past, state.visible, state.length + 1)
+
+    @torch.no_grad()
+    def cross_patterns(
+        self,
+        source: Int[Tensor, "*batch n"],
+        target: Int[Tensor, "*batch m"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "N *batch h m n"]:
+        """The weights of cross-attention in every block and head: whom of the source each
+        target row looks at."""
+        memory, found = self.encode(source, visible), []
+        y = self._rows("target", target, self.embedding)
+        for block in self.decoder:
+            rows = block._reads(block.norm_self, y)
+            z = block._adds(
+                block.norm_self, y, block.self_attention(rows, rows, causal=True)
+            )
+            rows = block._reads(block.norm_cross, z)
+            found.append(block.cross_attention.pattern(rows, memory, visible))
+            y = block(y, memory, visible)
+        return torch.stack(found)
+
+    def spec_weights(self) -> dict[str, object]:
+        """The weights as float64 arrays, for `spec.encoder_decoder.encoder_decoder`."""
+        array = lambda t: t.detach().double().cpu().numpy().copy()
+        Phi, no_norm = self.unembedding, not self.config.final_norm
+        return {
+            "E_s": array(self.source_embedding.table.weight),
+            "E_t": array(self.embedding.table.weight),
+            "P": None
+            if self.config.pe == "none"
+            else self.position.spec_weights()["P"],
+            "encoder": [block.spec_weights() for block in self.encoder],
+            "decoder": [block.spec_weights() for block in self.decoder],
+            "N_encoder": None if no_norm else self.norm_encoder.spec_weights(),
+            "N_decoder": None if no_norm else self.norm_decoder.spec_weights(),
+            "U": array(Phi.weight.T),
+            "u": array(Phi.bias)
+            if Phi.bias is not None
+            else np.zeros(self.config.vocab_size),
+        }
+
+    def spec_settings(self) -> dict[str, object]:
+        """The settings that the specification needs beside the weights."""
+        c = self.config
+        named = {
+            name: getattr(c, name)
+            for name in ("norm", "activation", "eps", "eps_mode", "scale")
+        }
+        return named | {
+            "embed_scale": math.sqrt(c.d_model) if c.embed_scale else 1.0
+        }
+
+
+# encoder_decoder: The proof, derived
+@derives(CrossBlock)
+def _cross_block(module: CrossBlock) -> Derivation:
+    attention, cross = module.self_attention, module.cross_attention
+    query, key, value = (
+        derive(attention.query),
+        derive(attention.key),
+        derive(attention.value),
+    )
+    head = product("heads", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
+    layers = {
+        "SA": compose("SA", head, derive(attention.out)),
+        "CA": compose(
+            "CA",
+            primitive(
+                "attention to a fixed memory",
+                Kind.ROWWISE,
+                "keys and values do not change",
+            ),
+            derive(cross.out),
+        ),
+        "FF": derive(module.feed_forward),
+    }
+    norms = (module.norm_self, module.norm_cross, module.norm_feed_forward)
+    steps = []
+    for (name, layer), norm in zip(layers.items(), norms):
+        N, drop = derive(norm), derive(module.dropout)
+        parts = (
+            ([N] if module.pre else [])
+            + [layer]
+            + ([drop] if module.dropout.p > 0 else [])
+        )
+        branch = (
+            compose("∘".join(part.subject for part in reversed(parts)), *parts)
+            if len(parts) > 1
+            else layer
+        )
+        steps += [residual(f"Res({name})", branch)] + ([] if module.pre else [N])
+    return compose("CrossBlock, memory fixed", *steps)
+
+
+@derives(EncoderDecoder)
+def _encoder_decoder(module: EncoderDecoder) -> Derivation:
+    layers = [module.embedding, module.position]
+    if module.dropout.p > 0:
+        layers.append(module.dropout)
+    layers += [*module.decoder, module.norm_decoder, module.unembedding]
+    return compose("t ↦ T(s, t), source fixed", *map(derive, layers))
