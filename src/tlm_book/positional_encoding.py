@@ -15,11 +15,14 @@ from tlm_book.checks import (
 from tlm_book.operators import Derivation, Kind, derives, primitive
 
 KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none")
+FORMS = ("joint", "sum")
 
 __all__ = [
     "KINDS",
+    "FORMS",
     "sinusoidal_table",
     "PositionalEncoding",
+    "PositionalNetwork",
 ]
 
 
@@ -114,9 +117,72 @@ class PositionalEncoding(nn.Module):
         return {"P": self.table.detach().double().cpu().numpy()}
 
 
-# positional_encoding: The layer in torch
+# positional_encoding: The two network forms
+class PositionalNetwork(nn.Module):
+    """Content and place blended by a ReLU network of width d_hidden.
+
+    `form`: "joint", ReLU(x W_x + W_e[p]) W_z (A-gehring-joint), or "sum",
+    ReLU(x W_x) W_zx + ReLU(W_e[p]) W_ze (A-gehring-sum). All weights are trainable.
+
+    x: (…, n, d_model) → the same shape. ValueError for n = 0, n > max_len, another
+    width or, at the making, an unknown form; TypeError when x holds no floating point
+    numbers.
+
+    >>> PositionalNetwork(10, 4, d_hidden=8)(torch.zeros(2, 3, 4)).shape
+    torch.Size([2, 3, 4])
+
+    Chapter: positional_encoding.
+    """
+
+    def __init__(
+        self, max_len: int, d_model: int, d_hidden: int, form: str = "joint"
+    ) -> None:
+        super().__init__()
+        expects_positive(max_len=max_len, d_model=d_model, d_hidden=d_hidden)
+        expects_one_of("form", form, FORMS)
+        self.max_len, self.d_model, self.form = max_len, d_model, form
+        self.W_x = nn.Parameter(torch.randn(d_model, d_hidden) / d_model**0.5)
+        self.W_e = nn.Parameter(torch.randn(max_len, d_hidden))
+        for name in ("W_z",) if form == "joint" else ("W_zx", "W_ze"):
+            W = torch.randn(d_hidden, d_model) / d_hidden**0.5
+            setattr(self, name, nn.Parameter(W))
+
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
+        expects(
+            x.is_floating_point(),
+            "x",
+            f"dtype {x.dtype}",
+            "floating point rows, not tokens",
+            TypeError,
+        )
+        expects_shape("x", x, ("n", self.d_model))
+        n = x.shape[-2]
+        expects_length("x", n, self.max_len)
+        content, place = x @ self.W_x, self.W_e[:n]  # (…, n, k), (n, k)
+        if self.form == "joint":
+            return (content + place).relu() @ self.W_z
+        return content.relu() @ self.W_zx + place.relu() @ self.W_ze
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """The weights as float64, named as in `spec.positional_encoding`."""
+        return {
+            name: W.detach().double().cpu().numpy()
+            for name, W in self.named_parameters()
+        }
+
+
+# positional_encoding: What derivations may use
 @derives(PositionalEncoding)
 def _positional_encoding(module: PositionalEncoding) -> Derivation:
     if module.kind == "none":
         return primitive("PE", Kind.ROWWISE, "identity")
     return primitive("PE", Kind.INDEXED_ROWWISE, "adds row i of a table to row i")
+
+
+@derives(PositionalNetwork)
+def _positional_network(module: PositionalNetwork) -> Derivation:
+    return primitive(
+        "positional network",
+        Kind.INDEXED_ROWWISE,
+        "a network on row i and the number i",
+    )

@@ -1,5 +1,7 @@
 """Normalization. Generated from book/normalization.ipynb: edit the notebook, then `make export`."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 
@@ -12,6 +14,9 @@ __all__ = [
     "standardize",
     "normalize",
     "layer_norm",
+    "standardize_over",
+    "NORM_AXES",
+    "normalize_over",
 ]
 
 
@@ -78,3 +83,63 @@ def layer_norm(
     """
     expects(len(X) >= 1, "X", "0 rows", "at least 1 row")
     return np.stack([normalize(x, a, b, eps, eps_mode) for x in X])
+
+
+# normalization: Over any set of axes
+def standardize_over(
+    X: Float[np.ndarray, "..."],
+    axes: tuple[int, ...],
+    eps: float = 1e-6,
+    eps_mode: str = "outside",
+) -> Float[np.ndarray, "..."]:
+    """Every slice of X over `axes` is standardized as one row. (T-standardize-over)
+
+    X: any shape → the same shape. Axes count from 0, or from −1 backwards.
+    ValueError when `axes` is empty, repeats an axis or names one that X has not, and
+    when X holds no number.
+
+    >>> standardize_over(np.array([[1.0, 9.0], [3.0, 5.0]]), (0,)).round(3)
+    array([[-1.,  1.],
+           [ 1., -1.]])
+
+    Chapter: normalization.
+    """
+    inner = [axis % max(X.ndim, 1) for axis in axes if -X.ndim <= axis < X.ndim]
+    fits = len(set(inner)) == len(axes) > 0
+    expects(fits, "axes", axes, f"different axes of X, which has {X.ndim}")
+    expects(X.size > 0, "X", f"shape {X.shape}", "at least one number")
+    order = [axis for axis in range(X.ndim) if axis not in inner] + inner
+    slices = X.transpose(order)  # the axes of S stand last
+    rows = slices.reshape(-1, math.prod(X.shape[axis] for axis in inner))
+    Y = np.stack([standardize(x, eps, eps_mode) for x in rows])
+    return Y.reshape(slices.shape).transpose(np.argsort(order))
+
+
+# normalization: Batch, instance and layer norm
+NORM_AXES = {"batch": (0, 2), "instance": (2,), "layer": (1, 2)}
+
+
+def normalize_over(
+    X: Float[np.ndarray, "batch chans layer"],
+    gamma: Float[np.ndarray, "..."],
+    beta: Float[np.ndarray, "..."],
+    kind: str,
+    eps: float = 1e-6,
+    eps_mode: str = "outside",
+) -> Float[np.ndarray, "batch chans layer"]:
+    """std_S(X) ⊙ γ + β with S = NORM_AXES[kind]: batch, instance or layer norm, as in
+    training. (L-batchnorm, L-instancenorm, L-layernorm-general)
+
+    gamma, beta: (chans, layer) for kind "layer", else (chans). ValueError for another
+    kind or shape.
+
+    Chapter: normalization.
+    """
+    expects_one_of("kind", kind, tuple(NORM_AXES))
+    expects(X.ndim == 3, "X", f"shape {X.shape}", "(batch, chans, layer)")
+    shape = X.shape[1:] if kind == "layer" else X.shape[1:2]
+    for name, weight in (("gamma", gamma), ("beta", beta)):
+        expects(weight.shape == shape, name, f"shape {weight.shape}", str(shape))
+    if kind != "layer":  # constant along the places
+        gamma, beta = gamma[:, None], beta[:, None]
+    return standardize_over(X, NORM_AXES[kind], eps, eps_mode) * gamma + beta

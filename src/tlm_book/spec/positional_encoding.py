@@ -7,6 +7,9 @@ from tlm_book.checks import expects, expects_length, expects_positive, expects_s
 
 __all__ = [
     "add_positions",
+    "append_positions",
+    "joint_positions",
+    "summed_positions",
     "sinusoid",
     "offset_map",
 ]
@@ -28,6 +31,69 @@ def add_positions(
     expects_length("X", len(X), len(P))
     expects_shape("X", X, ("n", P.shape[1]))
     return X + P[: len(X)]
+
+
+# positional_encoding: Appending, adding, learning
+def append_positions(
+    X: Float[np.ndarray, "n d"], M: int
+) -> Float[np.ndarray, "n width"]:
+    """[X, I_M[:n]]: row p and beside it the one-hot row of position p.
+    (A-onehot-position)
+
+    ValueError when X has no row or more than M rows.
+
+    >>> append_positions(np.array([[5.0], [7.0]]), M=3)
+    array([[5., 1., 0., 0.],
+           [7., 0., 1., 0.]])
+
+    Chapter: positional_encoding.
+    """
+    expects_positive(M=M)
+    expects_shape("X", X, ("n", "d"))
+    expects_length("X", len(X), M)
+    return np.hstack([X, np.eye(M)[: len(X)]])
+
+
+# positional_encoding: A small network for content and place
+def joint_positions(
+    X: Float[np.ndarray, "n d"],
+    W_x: Float[np.ndarray, "d k"],
+    W_e: Float[np.ndarray, "M k"],
+    W_z: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "n d"]:
+    """z_p = ReLU(x_p W_x + e_p W_e) W_z, with e_p the one-hot row of p.
+    (A-gehring-joint)
+
+    ValueError for shapes that do not fit, no rows, or more than M rows.
+
+    Chapter: positional_encoding.
+    """
+    expects_shape("X", X, ("n", len(W_x)))
+    expects_shape("W_e", W_e, ("M", W_x.shape[1]))
+    expects_shape("W_z", W_z, (W_x.shape[1], "d"))
+    X_with_e = append_positions(X, len(W_e))
+    return np.maximum(X_with_e @ np.vstack([W_x, W_e]), 0) @ W_z
+
+
+def summed_positions(
+    X: Float[np.ndarray, "n d"],
+    W_x: Float[np.ndarray, "d k"],
+    W_e: Float[np.ndarray, "M k"],
+    W_zx: Float[np.ndarray, "k d"],
+    W_ze: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "n d"]:
+    """z_p = ReLU(x_p W_x) W_zx + ReLU(e_p W_e) W_ze. (A-gehring-sum)
+
+    ValueError for shapes that do not fit, no rows, or more than M rows.
+
+    Chapter: positional_encoding.
+    """
+    expects_shape("X", X, ("n", len(W_x)))
+    expects_shape("W_e", W_e, ("M", W_x.shape[1]))
+    expects_shape("W_zx", W_zx, (W_x.shape[1], "d"))
+    expects_shape("W_ze", W_ze, W_zx.shape)
+    e = append_positions(np.zeros((len(X), 0)), len(W_e))
+    return np.maximum(X @ W_x, 0) @ W_zx + np.maximum(e @ W_e, 0) @ W_ze
 
 
 # positional_encoding: The table of sines and cosines

@@ -1,0 +1,327 @@
+"""Named tensors. Generated from book/named_tensors.ipynb: edit the notebook, then `make export`."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Shaped
+
+from tlm_book.checks import expects
+from tlm_book.spec.operators import agree
+
+NamedTensor = Shaped[xr.DataArray, "..."]
+
+
+def named(array: Shaped[np.ndarray, "..."], *names: str) -> NamedTensor:
+    """The array as a named tensor; the k-th name is that of its k-th axis.
+    (L-notation-scope)
+
+    ValueError unless there is one name for each axis, all different.
+
+    >>> named(np.zeros((2, 3)), "height", "width").sizes["width"]
+    3
+
+    Chapter: named_tensors.
+    """
+    fits = len(set(names)) == len(names) == array.ndim
+    expects(fits, "names", names, f"{array.ndim} different names, one for each axis")
+    return xr.DataArray(array, dims=names)
+
+__all__ = [
+    "NamedTensor",
+    "named",
+    "to_array",
+    "same",
+    "dot",
+    "rename",
+    "residual",
+    "softmax",
+    "lift",
+    "linear",
+    "ffn",
+    "standardize",
+    "normalize",
+    "attention",
+    "self_attention",
+    "block",
+]
+
+
+# named_tensors: Tensors whose axes have names
+def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
+    """The entries of X, its axes in the order of `names`.
+
+    ValueError unless these are the axes of X.
+
+    Chapter: named_tensors.
+    """
+    fits = len(names) == X.ndim and set(names) == set(X.dims)
+    expects(fits, "names", names, f"the axes {X.dims} in some order")
+    return X.transpose(*names).values
+
+
+def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
+    """The same axes, in any order, and the same entries up to tol. (L-notation-scope)
+
+    >>> X = named(np.eye(2) + [[0, 1], [0, 0]], "a", "b")
+    >>> same(X, X.transpose("b", "a")), same(X, X.rename({"a": "b", "b": "a"}))
+    (True, False)
+
+    Chapter: named_tensors.
+    """
+    return set(X.dims) == set(Y.dims) and agree(X.values, to_array(Y, *X.dims), tol)
+
+
+# named_tensors: Tensors whose axes have names
+def _expects_axes(
+    argument: str, X: NamedTensor, has: tuple = (), lacks: tuple = ()
+) -> None:
+    fits = set(has) <= set(X.dims) and not set(lacks) & set(X.dims)
+    without = f" and none of {', '.join(lacks)}" * bool(lacks)
+    wants = f"the axes {', '.join(has)}" + without
+    expects(fits, argument, f"axes {X.dims}", wants)
+
+
+def _expects_sizes(argument: str, Y: NamedTensor, X: NamedTensor) -> None:
+    for axis in set(X.dims) & set(Y.dims):
+        got = f"axis {axis} of size {Y.sizes[axis]}"
+        expects(Y.sizes[axis] == X.sizes[axis], argument, got, str(X.sizes[axis]))
+
+
+def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
+    """X ⊙_axes Y: the product, summed along these axes. (L-products-def)
+
+    ValueError unless X and Y both have the axes, and axes of one name one size.
+
+    >>> x = named(np.array([1.0, 2.0]), "ax")
+    >>> float(dot(x, x, "ax"))
+    5.0
+
+    Chapter: named_tensors.
+    """
+    expects(len(axes) > 0, "axes", axes, "at least one axis")
+    _expects_axes("X", X, axes)
+    _expects_axes("Y", Y, axes)
+    _expects_sizes("Y", Y, X)
+    return (X * Y).sum(axes)
+
+
+# named_tensors: Renaming
+def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
+    """X_{old→new}: the same entries, the axis `old` called `new`. (L-rename)
+
+    ValueError when X lacks `old` or has `new` already.
+
+    >>> rename(named(np.ones((2, 3)), "seq", "val"), "val", "chans").dims
+    ('seq', 'chans')
+
+    Chapter: named_tensors.
+    """
+    _expects_axes("X", X, (old,), (new,))
+    return X.rename({old: new})
+
+
+def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
+    """X + Y, for tensors with the same axes and sizes: no broadcasting. (L-rename)
+
+    ValueError when the axes or their sizes differ.
+
+    Chapter: named_tensors.
+    """
+    fits = set(X.dims) == set(Y.dims)
+    expects(fits, "Y", f"axes {Y.dims}", f"the axes of X, {X.dims}")
+    _expects_sizes("Y", Y, X)
+    return X + Y
+
+
+# named_tensors: Functions on an axis, and their lifts
+def softmax(X: NamedTensor, ax: str) -> NamedTensor:
+    """exp(X) / Σ_ax exp(X), with exp(−∞) = 0. (L-softmax-def)
+
+    The maximum along ax is subtracted first: the quotient is unchanged and no
+    exponential overflows. ValueError when X lacks the axis.
+
+    Chapter: named_tensors.
+    """
+    _expects_axes("X", X, (ax,))
+    E = np.exp(X - X.max(ax))
+    return E / E.sum(ax)
+
+
+# named_tensors: Functions on an axis, and their lifts
+def lift(
+    f: Callable[..., NamedTensor],
+    sources: tuple[tuple[str, ...], ...],
+    target: tuple[str, ...],
+    inside: tuple[str, ...] = (),
+) -> Callable[..., NamedTensor]:
+    """The lift of f, slice by slice. (L-lift-def)
+
+    sources: for each argument the axes that f reads; target: those of its result;
+    inside: those of its weights and intermediate results. The lifted function raises
+    ValueError when an argument lacks an axis of its source, or has a further one that
+    the sources, the target or `inside` name.
+
+    >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
+    >>> total(named(np.ones((2, 3)), "ax", "bx")).values
+    array([2., 2., 2.])
+
+    Chapter: named_tensors.
+    """
+    used = {*(axis for S in sources for axis in S), *target, *inside}
+
+    def lifted(*tensors: NamedTensor) -> NamedTensor:
+        extra = {}
+        for k, (X, S) in enumerate(zip(tensors, sources, strict=True)):
+            _expects_axes(f"argument {k}", X, S, tuple(sorted(used - set(S))))
+            for Y in tensors[:k]:
+                _expects_sizes(f"argument {k}", X, Y)
+            extra |= {axis: n for axis, n in X.sizes.items() if axis not in S}
+        if not extra:
+            return f(*tensors)
+        axis, n = next(iter(extra.items()))
+        expects(n > 0, "arguments", f"axis {axis} of size 0", "at least 1")
+        slices = [
+            [X.isel({axis: i}) if axis in X.dims else X for X in tensors]
+            for i in range(n)
+        ]
+        return xr.concat([lifted(*s) for s in slices], dim=axis)
+
+    return lifted
+
+
+# named_tensors: Layers, one line each
+def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTensor:
+    """X ⊙_ax W + b. (L-linear-def)
+
+    X: the axis ax and any that W lacks; b: the axes of W without ax. W may have
+    several others (heads and key). ValueError otherwise.
+
+    Chapter: named_tensors.
+    """
+    _expects_axes("W", W, (ax,))
+    out = tuple(axis for axis in W.dims if axis != ax)
+    _expects_axes("X", X, (ax,), out)
+    expects(set(b.dims) == set(out), "b", f"axes {b.dims}", f"the axes {out}")
+    _expects_sizes("b", b, W)
+    return dot(X, W, ax) + b
+
+
+def ffn(
+    X: NamedTensor,
+    W_1: NamedTensor,
+    b_1: NamedTensor,
+    W_2: NamedTensor,
+    b_2: NamedTensor,
+    ax: str = "chans",
+) -> NamedTensor:
+    """ReLU(X ⊙_ax W_1 + b_1) ⊙_hidden W_2 + b_2. (L-ffn-def)
+
+    W_1: (ax, hidden), W_2: (hidden, bx). ValueError when X has an axis `hidden`, or
+    one that W_2 puts out and that is not ax.
+
+    Chapter: named_tensors.
+    """
+    H = np.maximum(linear(X, W_1, b_1, ax), 0)
+    return linear(H, W_2, b_2, "hidden")
+
+
+# named_tensors: Layers, one line each
+def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
+    """(X − mean) / √(var + ε), mean and variance along the axes.
+
+    The guard ε stands inside the root. ValueError when X lacks one of the axes.
+
+    Chapter: named_tensors.
+    """
+    expects(len(axes) > 0, "axes", axes, "at least one axis")
+    _expects_axes("X", X, axes)
+    U = X - X.mean(axes)
+    return U / np.sqrt((U**2).mean(axes) + eps)
+
+
+def normalize(
+    X: NamedTensor,
+    gamma: NamedTensor,
+    beta: NamedTensor,
+    *axes: str,
+    eps: float = 1e-5,
+) -> NamedTensor:
+    """standardize_axes(X) ⊙ γ + β. With axes (batch, layer) batch norm, (layer)
+    instance norm, (layer, chans) or (chans) layer norm.
+
+    gamma, beta: axes that X has. ValueError otherwise.
+
+    Chapter: named_tensors.
+    """
+    for name, weight in (("gamma", gamma), ("beta", beta)):
+        _expects_axes("X", X, tuple(weight.dims))
+        _expects_sizes(name, weight, X)
+    return standardize(X, *axes, eps=eps) * gamma + beta
+
+
+# named_tensors: Attention, by name
+def attention(
+    Q: NamedTensor, K: NamedTensor, V: NamedTensor, mask: NamedTensor | None = None
+) -> NamedTensor:
+    """softmax_seq(Q ⊙_key K / √|key| + mask) ⊙_seq V. (L-attention-def)
+
+    Q: key; K: seq and key; V: seq; all may have further axes. Those of Q must not be
+    called seq: several queries stand along another axis, say seq'. mask: 0 where a
+    query may look, −∞ where not. ValueError otherwise.
+
+    Chapter: named_tensors.
+    """
+    _expects_axes("Q", Q, ("key",), ("seq",))
+    _expects_axes("K", K, ("seq", "key"))
+    _expects_axes("V", V, ("seq",), ("key",))
+    _expects_sizes("K", K, Q)
+    _expects_sizes("V", V, K)
+    scores = dot(Q, K, "key") / math.sqrt(K.sizes["key"])
+    if mask is not None:
+        fits = set(mask.dims) <= set(scores.dims)
+        expects(fits, "mask", f"axes {mask.dims}", f"axes among {scores.dims}")
+        _expects_sizes("mask", mask, scores)
+        scores = scores + mask
+    return dot(softmax(scores, "seq"), V, "seq")
+
+
+# named_tensors: Self-attention
+def self_attention(
+    X: NamedTensor, w: Mapping[str, NamedTensor], mask: NamedTensor | None = None
+) -> NamedTensor:
+    """[Attention(LN_Q(X_{seq→seq'}), LN_K(X), LN_V(X))]_{seq'→seq}.
+    (L-selfattention-def)
+
+    X: chans, seq. w: W_Q, W_K: (chans, key), W_V: (chans, val), b_Q, b_K, b_V; with a
+    further axis heads in all six the result has it too. mask: (seq', seq).
+
+    Chapter: named_tensors.
+    """
+    Q = linear(rename(X, "seq", "seq'"), w["W_Q"], w["b_Q"], "chans")
+    K = linear(X, w["W_K"], w["b_K"], "chans")
+    V = linear(X, w["W_V"], w["b_V"], "chans")
+    return rename(attention(Q, K, V, mask), "seq'", "seq")
+
+
+# named_tensors: The whole block
+def block(
+    X: NamedTensor,
+    w: Mapping[str, NamedTensor],
+    mask: NamedTensor | None = None,
+    eps: float = 1e-5,
+) -> NamedTensor:
+    """X_2 = X + SelfAttention(LayerNorm(X))_{val→chans},
+    Y = X_2 + FFN(LayerNorm(X_2)). (L-block-def)
+
+    X: chans, seq and any further axes. w: gamma_1, beta_1, gamma_2, beta_2: (chans);
+    W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2, b_2 as for `ffn`. ValueError
+    unless |val| = |chans|.
+
+    Chapter: named_tensors.
+    """
+    X_1 = normalize(X, w["gamma_1"], w["beta_1"], "chans", eps=eps)
+    X_2 = residual(X, rename(self_attention(X_1, w, mask), "val", "chans"))
+    X_3 = normalize(X_2, w["gamma_2"], w["beta_2"], "chans", eps=eps)
+    return residual(X_2, ffn(X_3, w["W_1"], w["b_1"], w["W_2"], w["b_2"]))
