@@ -26,3 +26,35 @@ def browser() -> Iterator["playwright.sync_api.Browser"]:  # noqa: F821
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+def document(body: str, theme: str = "light") -> str:
+    back, ink = ("#121212", "#ced6dd") if theme == "dark" else ("#fff", "#222")
+    return (
+        f'<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8"><title>page</title>'
+        '<meta name="viewport" content="width=device-width"></head>'
+        f'<body style="background:{back};color:{ink};margin:16px"><main>{body}</main></body></html>'
+    )
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page with the given body; afterwards nothing may have gone wrong or left the machine."""
+    faults, contexts = [], []
+
+    def open_page(body, theme="light", **context):
+        path = tmp_path / "page.html"
+        path.write_text(document(body, theme), encoding="utf-8")
+        contexts.append(browser.new_context(**{"viewport": {"width": 820, "height": 900}, **context}))
+        page = contexts[-1].new_page()
+        page.on("console", lambda m: faults.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else faults.append(r.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not faults

@@ -1,11 +1,15 @@
-"""Pictures: one style for the drawn ones, and one interactive picture of attention.
+"""Pictures: one style for the drawn ones, and interactive ones that work on a page without a kernel.
 
-    from tlm_book.viewer import attention, use_style
+    from tlm_book.viewer import attention, merge_stepper, use_style
 
-Written by hand, like `attention.js` beside it. Imports neither torch nor a chapter.
+Written by hand, like the `.js` files beside it. Imports neither torch nor a chapter.
 """
 
 from tlm_book.viewer.attention import attention
+from tlm_book.viewer.clock_hands import clock_hands
+from tlm_book.viewer.epsilon_spread import epsilon_spread
+from tlm_book.viewer.merge_stepper import merge_stepper
+from tlm_book.viewer.softmax_temperature import softmax_temperature
 from tlm_book.viewer.style import use_style
 
-__all__ = ["attention", "use_style"]
+__all__ = ["attention", "clock_hands", "epsilon_spread", "merge_stepper", "softmax_temperature", "use_style"]

@@ -6,10 +6,7 @@ tokens within itself: no network, no kernel. Written by hand.
 """
 
 import base64
-import hashlib
 import html
-import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,32 +18,13 @@ import traitlets
 from jaxtyping import Float64, UInt8
 
 from tlm_book.checks import expects
+from tlm_book.viewer.base import expects_strings, expects_title, page, visible
 
 __all__ = ["View", "attention"]
 
 MODULE = Path(__file__).with_name("attention.js").read_text(encoding="utf-8")
 MAX_WEIGHTS = 2**23  # 8 bits each: a page of 11 MB
-MAX_CHARACTERS = 200  # of one token
 FALLBACK_ROWS = 12
-
-# Tells the module its host's part of the picture where no kernel is: the four methods of a widget model that it uses.
-# Every element of this name gets the picture, so the same picture may stand twice on a page.
-HOST = """
-for (const el of document.querySelectorAll('[data-tlm-attention="{name}"]:not([data-drawn])')) {{
-  const state = {state}, hear = {{}};
-  el.dataset.drawn = "";
-  viewer.render({{ el, model: {{
-    get: (key) => state[key],
-    set: (key, value) => {{
-      if (state[key] === value) return;
-      state[key] = value;
-      for (const call of hear["change:" + key] ?? []) call();
-    }},
-    on: (event, call) => {{ (hear[event] ??= []).push(call); }},
-    save_changes: () => {{}},
-  }} }});
-}}
-"""
 
 
 class View(anywidget.AnyWidget):
@@ -85,14 +63,7 @@ class View(anywidget.AnyWidget):
         Chapter: none (written by hand).
         """
         state = {"picture": self.picture, "layer": self.layer, "head": self.head}
-        text = json.dumps(state, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c")
-        name = hashlib.sha256(text.encode()).hexdigest()[:12]
-        # The class names keep MathJax from reading dollar signs in tokens.
-        return (
-            f'<div class="tlm-attention tex2jax_ignore mathjax_ignore" data-tlm-attention="{name}">\n'
-            f'{_fallback(self.picture, self.layer, self.head)}\n</div>\n'
-            f'<script type="module">\n{MODULE}{HOST.format(name=name, state=text)}</script>'
-        )
+        return page("attention", MODULE, state, _fallback(self.picture, self.layer, self.head))
 
 
 def attention(
@@ -124,9 +95,9 @@ def attention(
 
     Chapter: none (written by hand).
     """
-    rows = _tokens("tokens", tokens)
-    cols = None if columns is None else _tokens("columns", columns)
-    expects(title is None or isinstance(title, str), "title", _kind(title), "a str", TypeError)
+    rows = expects_strings("tokens", tokens)
+    cols = None if columns is None else expects_strings("columns", columns)
+    expects_title(title)
     A = _weights(weights)
     n, m = len(rows), len(rows if cols is None else cols)
     names = f"{n} tokens" if cols is None else f"{n} tokens and {m} columns"
@@ -134,26 +105,10 @@ def attention(
     causal = cols is None and n > 1 and not np.triu(A, 1).any()
     packed = base64.b64encode(_pack(A).tobytes()).decode("ascii")
     picture = {
-        "shape": list(A.shape), "tokens": [_visible(t) for t in rows], "columns": cols and [_visible(t) for t in cols],
+        "shape": list(A.shape), "tokens": [visible(t) for t in rows], "columns": cols and [visible(t) for t in cols],
         "title": title, "causal": bool(causal), "weights": packed,
     }  # fmt: skip
     return View(picture=picture)
-
-
-def _kind(thing: object) -> str:
-    return type(thing).__name__
-
-
-def _tokens(argument: str, tokens: Sequence[str]) -> list[str]:
-    """The tokens as a list; TypeError if they are one string or hold anything but strings, ValueError if there are none."""
-    wants = "a list of str, one for each token"
-    expects(not isinstance(tokens, (str, bytes)), argument, f"a single {_kind(tokens)}", wants, TypeError)
-    expects(hasattr(tokens, "__iter__"), argument, _kind(tokens), wants, TypeError)
-    tokens = list(tokens)
-    for i, token in enumerate(tokens):
-        expects(isinstance(token, str), argument, f"{_kind(token)} at {i}", wants, TypeError)
-    expects(len(tokens) > 0, argument, "no token", "at least one")
-    return tokens
 
 
 def _weights(weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
@@ -182,31 +137,6 @@ def _weights(weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
 def _pack(A: Float64[np.ndarray, "layers heads n m"]) -> UInt8[np.ndarray, "layers heads n m"]:
     """round(255·A), one byte a weight: off by at most half a step, 1/510."""
     return np.rint(255 * A).astype(np.uint8)
-
-
-def _visible(token: str) -> str:
-    """The token with a sign for everything that does not show: ␣, ⏎, ⇥, code points for controls; ∅ for the empty token.
-
-    Joiners inside a word stay: Persian, Hindi and joined emoji need them. Bidirectional controls do not, since they
-    would reorder the signs around them.
-    """
-    if len(token) > MAX_CHARACTERS:
-        token = token[:MAX_CHARACTERS] + "…"
-    joiners = "\u200c\u200d"
-    keep_joiners = any(unicodedata.category(c)[0] in "LNPSM" for c in token)
-    signs = {" ": "␣", "\n": "⏎", "\t": "⇥"}
-    shown = ""
-    for c in token:
-        kind = unicodedata.category(c)
-        if c in signs:
-            shown += signs[c]
-        elif kind[0] in "CZ" and not (c in joiners and keep_joiners):
-            shown += f"‹{ord(c):04X}›"
-        else:
-            shown += c
-    if token and unicodedata.category(token[0])[0] == "M":
-        shown = "◌" + shown  # a mark alone has nothing to stand on
-    return shown or "∅"
 
 
 def _fallback(picture: Mapping[str, Any], layer: int, head: int) -> str:

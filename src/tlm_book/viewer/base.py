@@ -1,0 +1,229 @@
+"""What the interactive pictures share: one host for pages without a kernel, one widget, and signs for what does not show.
+
+A picture is an ES module and a state. In a live notebook anywidget runs the module and the state are traits. On a static
+page the output's `text/html` carries module and state within itself: no network, no kernel. Written by hand.
+"""
+
+import hashlib
+import html
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from tlm_book.checks import expects
+
+__all__ = ["Picture", "module", "page"]
+
+MAX_CHARACTERS = 200  # of one token
+
+# Tells the module its host's part of the picture where no kernel is: the four methods of a widget model that it uses.
+# Every element of this name gets the picture, so the same picture may stand twice on a page.
+HOST = """
+for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data-drawn])')) {{
+  const state = {state}, hear = {{}};
+  el.dataset.drawn = "";
+  viewer.render({{ el, model: {{
+    get: (key) => state[key],
+    set: (key, value) => {{
+      if (state[key] === value) return;
+      state[key] = value;
+      for (const call of hear["change:" + key] ?? []) call();
+    }},
+    on: (event, call) => {{ (hear[event] ??= []).push(call); }},
+    save_changes: () => {{}},
+  }} }});
+}}
+"""
+
+
+def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str:
+    """A picture as a piece of HTML that needs nothing else: `fallback`, replaced by the picture where scripts run.
+
+    kind      a word for the attribute that names the picture.
+    module    the text of an ES module that ends with a constant `viewer`, whose method `render` draws.
+    state     what the module asks its model for; anything that JSON holds.
+    fallback  HTML for readers without scripts.
+
+    The same state gives the same bytes.
+
+    Chapter: none (written by hand).
+    """
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    # The class names keep MathJax from reading dollar signs in tokens.
+    return (
+        f'<div class="tlm-{kind} tex2jax_ignore mathjax_ignore" data-tlm-{kind}="{name}">\n'
+        f'{fallback}\n</div>\n'
+        f'<script type="module">\n{module}{HOST.format(kind=kind, name=name, state=text)}</script>'
+    )
+
+
+def module(name: str) -> str:
+    """The ES module of a small picture: what all share, then its own part. Lines of comment and indents stay out of the page.
+
+    Chapter: none (written by hand).
+    """
+    files = [Path(__file__).with_name(f"{file}.js").read_text(encoding="utf-8") for file in ("base", name)]
+    lines = [line.strip() for file in files for line in file.splitlines()]
+    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+
+
+class Picture(anywidget.AnyWidget):
+    """A small interactive picture: `data` is what the page is given, the other marked traits are the reader's choices.
+
+    The choices follow the reader in a live notebook, may be set, and may be watched. A class of pictures has its module
+    `_esm`, its word `_word` and its still form `_fallback()`; a trait with the tag `picture=True` is part of the state.
+
+    Chapter: none (written by hand).
+    """
+
+    _word = "picture"
+    data: dict[str, Any] = traitlets.Dict().tag(sync=True, picture=True)
+
+    def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle, metadata = super()._repr_mimebundle_(**kwargs)
+        return {**bundle, "text/plain": repr(self), "text/html": self.to_html()}, metadata
+
+    def _fallback(self) -> str:
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """The picture as a piece of HTML that needs nothing else: a still one, replaced by the live one where scripts run.
+
+        Chapter: none (written by hand).
+        """
+        state = {name: getattr(self, name) for name in self.traits(picture=True)}
+        return page(self._word, self._esm, state, self._fallback())
+
+
+# ---- checks of what the caller gives ------------------------------------------------------------------------------------
+
+
+def kind(thing: object) -> str:
+    """The name of a thing's type, for error messages."""
+    return type(thing).__name__
+
+
+def expects_title(title: object) -> None:
+    """The title is a string or None."""
+    expects(title is None or isinstance(title, str), "title", kind(title), "a str", TypeError)
+
+
+def expects_strings(argument: str, tokens: Iterable[str]) -> list[str]:
+    """The tokens as a list; TypeError if they are one string or hold anything but strings, ValueError if there are none."""
+    wants = "a list of str, one for each token"
+    expects(not isinstance(tokens, (str, bytes)), argument, f"a single {kind(tokens)}", wants, TypeError)
+    expects(hasattr(tokens, "__iter__"), argument, kind(tokens), wants, TypeError)
+    tokens = list(tokens)
+    for i, token in enumerate(tokens):
+        expects(isinstance(token, str), argument, f"{kind(token)} at {i}", wants, TypeError)
+    expects(len(tokens) > 0, argument, "no token", "at least one")
+    return tokens
+
+
+def expects_between(argument: str, got: object, low: float, high: float, whole: bool = False) -> None:
+    """A number (a whole one) from low to high; TypeError for another type, ValueError outside the range."""
+    types = (int,) if whole else (int, float)
+    right = isinstance(got, types) and not isinstance(got, bool)
+    expects(right, argument, repr(got), "a whole number" if whole else "a number", TypeError)
+    expects(low <= got <= high, argument, f"{got}", f"a {'whole ' if whole else ''}number from {low} to {high}")
+
+
+# ---- text ---------------------------------------------------------------------------------------------------------------
+
+
+def visible(token: str) -> str:
+    """The token with a sign for everything that does not show: ␣, ⏎, ⇥, code points for controls; ∅ for the empty token.
+
+    Joiners inside a word stay: Persian, Hindi and joined emoji need them. Bidirectional controls do not, since they
+    would reorder the signs around them.
+    """
+    if len(token) > MAX_CHARACTERS:
+        token = token[:MAX_CHARACTERS] + "…"
+    joiners = "\u200c\u200d"
+    keep_joiners = any(unicodedata.category(c)[0] in "LNPSM" for c in token)
+    signs = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+    shown = ""
+    for c in token:
+        kind = unicodedata.category(c)
+        if c in signs:
+            shown += signs[c]
+        elif kind[0] in "CZ" and not (c in joiners and keep_joiners):
+            shown += f"‹{ord(c):04X}›"
+        else:
+            shown += c
+    if token and unicodedata.category(token[0])[0] == "M":
+        shown = "◌" + shown  # a mark alone has nothing to stand on
+    return shown or "∅"
+
+
+def visible_line(text: str) -> str:
+    """A title or a label: as `visible`, but spaces between words stay spaces."""
+    shown = visible(text)
+    return shown.replace("␣", " ") if text == text.strip() else shown
+
+
+def shown_title(title: object) -> str | None:
+    """The title as visible text, None without one; TypeError for anything but a string."""
+    expects_title(title)
+    return title and visible_line(title)
+
+
+def number(x: float, digits: int = 3) -> str:
+    """A number for reading: `digits` significant digits, a power of ten where it is very small or large.
+
+    >>> [number(x) for x in (0, 0.5, -2, 1234.5, 1e-6, 2.5e7)]
+    ['0', '0.500', '−2.00', '1230', '1.00 × 10⁻⁶', '2.50 × 10⁷']
+    """
+    if x == 0:
+        return "0"
+    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -4 < power < 4:
+        rounded = float(f"{x:.{digits - 1}e}")
+        text = f"{rounded:.{max(digits - 1 - power, 0)}f}"
+    else:
+        text = f"{mantissa} × {ten_to(power)}"
+    return text.replace("-", "−")
+
+
+def ten_to(power: int) -> str:
+    """A power of ten for reading: 10⁻⁶."""
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table for readers without scripts; cells are HTML already, caption and head are text."""
+    tops = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
+    lines = ""
+    for first, *others in rows:
+        cells = "".join(f'<td style="overflow-wrap: anywhere">{cell}</td>' for cell in others)
+        lines += f'<tr><th scope="row">{first}</th>{cells}</tr>'
+    return (
+        '<table style="text-align: left">'
+        f"<caption>{html.escape(caption)} With scripts this is an interactive picture.</caption>"
+        f"<thead><tr>{tops}</tr></thead><tbody>{lines}</tbody></table>"
+    )
+
+
+def bdi(text: str) -> str:
+    """Text of a reader's language as HTML: escaped, and its direction kept to itself."""
+    return html.escape(text) if text.isascii() else f"<bdi>{html.escape(text)}</bdi>"
+
+
+def svg(width: int, height: int, label: str, *shapes: str) -> str:
+    """A still drawing, as wide as its page allows and at most `width` css pixels; `label` says what it shows."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" style="max-width: 100%; height: auto" role="img" '
+        f'aria-label="{html.escape(label)}" fill="none" stroke="currentColor" stroke-linecap="round">{"".join(shapes)}</svg>'
+    )
+
+
+def point(x: float, y: float) -> str:
+    """Two coordinates of a drawing, to a tenth of a pixel: the same on every machine."""
+    return f"{round(x, 1) + 0:g} {round(y, 1) + 0:g}"

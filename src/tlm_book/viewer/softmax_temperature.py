@@ -1,0 +1,133 @@
+"""Softmax under a temperature, and why scores are divided by the root of the width: bars to look at. Written by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import traitlets
+from jaxtyping import Float64
+
+from tlm_book.checks import expects
+from tlm_book.viewer.base import (
+    Picture, bdi, expects_between, expects_strings, kind, module, number, shown_title, table, visible_line,
+)  # fmt: skip
+
+__all__ = ["SoftmaxTemperature", "softmax_temperature"]
+
+MAX_SCORES, MAX_WIDTHS = 64, 24
+LOWEST, HIGHEST = 0.01, 100.0  # of the temperature
+
+
+class SoftmaxTemperature(Picture):
+    """The picture that `softmax_temperature` returns: `temperature` is τ, `width` is d where the scores are given for widths.
+
+    Chapter: none (written by hand).
+    """
+
+    _esm = module("softmax_temperature")
+    _word = "softmax"
+    temperature: float = traitlets.Float(1.0).tag(sync=True, picture=True)
+    width: int = traitlets.Int(0).tag(sync=True, picture=True)
+
+    @traitlets.validate("temperature", "width")
+    def _in_range(self, proposal: Mapping[str, Any]) -> float:
+        name, got = proposal["trait"].name, proposal["value"]
+        if name == "temperature":
+            expects(LOWEST <= got <= HIGHEST, name, got, f"a number from {LOWEST} to {HIGHEST}")
+        else:
+            widths = [d for d, _ in self.data["scores"]]
+            expects(got in widths, name, got, f"one of the widths {widths}" if widths[0] else "no width for scores without one")
+        return got
+
+    def __repr__(self) -> str:
+        n = len(self.data["labels"])
+        by_width = self.data["scores"][0][0] > 0
+        return f"<softmax of {n} scores, {f'width {self.width}' if by_width else f'temperature {self.temperature:g}'}>"
+
+    def _fallback(self) -> str:
+        s = np.array(dict(self.data["scores"])[self.width])
+        labels, d = self.data["labels"], self.width
+        taus = [1.0, float(np.sqrt(d))] if d else [1.0, self.temperature] if self.temperature != 1 else [0.5, 1.0, 2.0]
+        heads = ["softmax(s)", f"softmax(s/√{d})"] if d else [f"softmax(s/{t:g})" for t in taus]
+        weights = [_softmax(s, t) for t in taus]
+        rows = [
+            [bdi(label), number(float(s[i])), *(_bar(float(w[i])) for w in weights)] for i, label in enumerate(labels)
+        ]
+        what = f"Scores s of width {d}, as they are and divided by √{d}" if d else "Scores s and their softmax at a few temperatures"
+        return table(f"{self.data['title'] or what}.", ["", "s", *heads], rows)
+
+
+def softmax_temperature(
+    scores: npt.ArrayLike | Mapping[int, npt.ArrayLike],
+    *,
+    labels: Sequence[str] | None = None,
+    temperature: float = 1.0,
+    width: int | None = None,
+    title: str | None = None,
+) -> SoftmaxTemperature:
+    """The weights softmax(s/τ) of scores s as bars, with a slider for the temperature τ; or the same for scores of several widths.
+
+    scores       n numbers, 1 ≤ n ≤ 64: the bars are softmax(s/τ) and a slider moves τ from 0.01 to 100. Or a mapping from
+                 widths d ≥ 1 to n numbers each, say the inner products of a query with n keys in ℝ^d: a slider chooses d,
+                 and softmax(s) stands beside softmax(s/√d). An array, a torch tensor or a list. The page holds each score to
+                 nine significant digits.
+    labels       n names for the bars; without them they are numbers.
+    temperature  τ at first.
+    width        d at first; without it the smallest.
+    title        a line above the picture.
+
+    Raises TypeError (scores that are no real numbers, labels that are no strings, …) and ValueError (a wrong number of
+    them, scores not finite, τ or d outside their range).
+
+    >>> softmax_temperature([2.0, 1.0, 0.0], labels=["mat", "rug", "dog"])
+    <softmax of 3 scores, temperature 1>
+    >>> softmax_temperature({1: [0.5, -0.2], 100: [12.0, -3.0]}, width=100)
+    <softmax of 2 scores, width 100>
+
+    Chapter: none (written by hand).
+    """
+    title = shown_title(title)
+    expects_between("temperature", temperature, LOWEST, HIGHEST)
+    if isinstance(scores, Mapping):
+        expects(1 <= len(scores) <= MAX_WIDTHS, "scores", f"{len(scores)} widths", f"from 1 to {MAX_WIDTHS}")
+        for d in scores:
+            expects_between("scores: a width", d, 1, 1_000_000, whole=True)
+        given = [[d, _scores(scores[d])] for d in sorted(scores)]
+        width = given[0][0] if width is None else width
+        expects(width in scores, "width", width, f"one of {sorted(scores)}")
+    else:
+        expects(width is None, "width", width, "none: these scores have no width")
+        given, width = [[0, _scores(scores)]], 0
+    n = len(given[0][1])
+    for d, s in given:
+        expects(len(s) == n, "scores", f"{len(s)} numbers for width {d}", f"{n}, as for width {given[0][0]}")
+    names = [str(i) for i in range(n)] if labels is None else expects_strings("labels", labels)
+    expects(len(names) == n, "labels", f"{len(names)} names", f"{n}, one for each score")
+    data = {"scores": given, "labels": [visible_line(name) for name in names], "title": title}
+    return SoftmaxTemperature(data=data, temperature=float(temperature), width=width)
+
+
+def _scores(scores: npt.ArrayLike) -> list[float]:
+    """The scores as a list, to nine digits: the last ones of a product of matrices differ from machine to machine."""
+    if hasattr(scores, "detach"):  # a torch tensor
+        scores = scores.detach().cpu()
+        scores = (scores.double() if scores.is_floating_point() else scores).numpy()
+    try:
+        s = np.asarray(scores)
+    except ValueError as error:
+        raise ValueError(f"scores: got no array ({error}), want n numbers") from None
+    expects(s.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {s.dtype}", "real numbers", TypeError)
+    expects(s.ndim == 1 and 1 <= s.size <= MAX_SCORES, "scores", f"shape {s.shape}", f"from 1 to {MAX_SCORES} numbers")
+    expects(bool(np.isfinite(s).all()), "scores", "numbers that are not finite", "finite numbers")
+    return [float(f"{x:.9g}") for x in s.astype(np.float64)]
+
+
+def _softmax(s: Float64[np.ndarray, "n"], tau: float) -> Float64[np.ndarray, "n"]:
+    e = np.exp((s - s.max()) / tau)
+    return e / e.sum()
+
+
+def _bar(w: float) -> str:
+    """A weight as a bar of twelve signs and a number."""
+    return f'{w:.3f} <span aria-hidden="true">{"█" * round(12 * w)}</span>'

@@ -1,0 +1,270 @@
+"""The small interactive pictures, Python's side: what the page is given, what is refused, what a reader without scripts sees."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, softmax_temperature
+from tlm_book.viewer.base import number
+
+HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", " a\n\t", "&amp;", "$x$",
+           "\ud800", "x" * 5000, "👩\u200d👧", "'", "אבג", "${alert(2)}", "`"]  # fmt: skip
+
+
+def merged(tokens, n_merges):
+    """The states of byte pair merging, with the counts: an oracle that shares nothing with the picture."""
+    states, counts = [list(tokens)], []
+    for _ in range(n_merges):
+        s = states[-1]
+        pairs = [(a, b) for a, b in zip(s, s[1:])]
+        if not pairs:
+            break
+        a, b = max(sorted(set(pairs)), key=pairs.count)
+        text, after = list(s), []
+        while text:
+            after.append(text.pop(0))
+            if text and (after[-1], text[0]) == (a, b):
+                after[-1] = a + text.pop(0)
+        counts.append(pairs.count((a, b)))
+        states.append(after)
+    return states, counts
+
+
+STATES, COUNTS = merged([bytes([b]) for b in "the théâtre and the theatre".encode()], 6)
+SCORES = {d: np.random.default_rng(d).normal(size=(8, d)) @ np.ones(d) for d in (1, 4, 16, 64, 256)}
+PICTURES = {
+    "merges": lambda: merge_stepper(STATES, counts=COUNTS, ranks=range(256, 262), title="Merges"),
+    "clocks": lambda: clock_hands(8),
+    "temperature": lambda: softmax_temperature([2, 1, 0.5, -1], labels=["mat", "rug", "dog", "the"]),
+    "widths": lambda: softmax_temperature(SCORES, width=64),
+    "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
+}
+every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+
+
+def state_of(view) -> dict:
+    return json.loads(re.search(r"const state = (\{.*\}), hear", view.to_html()).group(1))
+
+
+class Tags(HTMLParser):
+    """Elements opened and not closed, and all attributes' names."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.seen, self.attributes = [], set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@every_picture
+def test_page_is_self_contained_small_and_well_formed(picture):
+    bundle = picture()._repr_mimebundle_()[0]
+    html = bundle["text/html"]
+    assert html == picture().to_html()
+    assert len(html.encode()) < 25_000
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)|//cdn|@import|\bimport\s|\bfetch\(|XMLHttpRequest|url\(|innerHTML|eval\(", html)
+    tags = Tags(html)
+    assert tags.open == [] and "table" in tags.seen
+    assert not any(name.startswith("on") for name in tags.attributes)
+    assert "0x" not in bundle["text/plain"] and bundle["text/plain"] == repr(picture())
+
+
+@every_picture
+def test_still_picture_stands_before_the_script(picture):
+    still = picture().to_html().split("<script")[0]
+    assert "<caption>" in still and "With scripts this is an interactive picture." in still
+
+
+def test_same_bytes_in_fresh_processes():
+    script = (
+        "import sys\nfrom tlm_book.viewer import *\n"
+        "for v in (merge_stepper([['a', 'b'], ['ab']]), clock_hands(), softmax_temperature([1., 2.]), epsilon_spread()):\n"
+        "    print(v.to_html(), v)\n"
+        "assert 'torch' not in sys.modules, 'the pictures must not load torch'"
+    )
+    runs = {subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(runs) == 1 and "<merge stepper: 2 tokens become 1 in 1 merges; step 0>".encode() in runs.pop()
+
+
+def test_hostile_strings_stay_text():
+    merges = [HOSTILE, [HOSTILE[0] + HOSTILE[1], *HOSTILE[2:]]]
+    for view in (
+        merge_stepper(merges, title=HOSTILE[0]), softmax_temperature(range(len(HOSTILE)), labels=HOSTILE, title=HOSTILE[1]),
+        clock_hands(title=HOSTILE[0]), epsilon_spread(title=HOSTILE[8] + HOSTILE[3]),
+    ):  # fmt: skip
+        html = view.to_html()
+        assert html.count("<script") == html.count("</script") == 1
+        assert "<img" not in html and "<!--" not in html
+        assert len(html) < 40_000  # a token of 5,000 characters is cut
+        html.encode()  # no lone surrogate is left
+        assert Tags(html).open == []
+    names = state_of(merge_stepper(merges))["data"]["names"]
+    assert names[0] == HOSTILE[0] and names[3] == "‹202E›abc" and names[5] == "␣a⏎⇥" and names[8] == "‹D800›"
+
+
+# ---- merges -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_merges_are_found_in_the_states(seed):
+    rng = random.Random(seed)
+    states, _ = merged(rng.choices("ab" if seed % 2 else "abcé", k=rng.randrange(2, 40)), rng.randrange(1, 8))
+    view = merge_stepper(states)
+    names = view.data["names"]
+    assert [[names[t] for t in state] for state in view._states()] == states
+    for before, merge in zip(states, view.data["merges"]):
+        a, b = (names[t] for t in merge["pair"])
+        assert names[merge["token"]] == a + b and all(before[i : i + 2] == [a, b] for i in merge["at"])
+
+
+def test_bytes_are_shown_as_text_where_they_are_text():
+    e = "é".encode()
+    names = merge_stepper([[b"a", e[:1], e[1:]], [b"a", e]]).data["names"]
+    assert names == ["a", "‹C3›", "‹A9›", "é"]
+
+
+def test_one_state_is_a_picture_without_merges():
+    assert repr(merge_stepper([["a", "b"]])) == "<merge stepper: 2 tokens become 2 in 0 merges; step 0>"
+
+
+def test_still_merges_name_every_step():
+    still = merge_stepper([["a", "a", "<", "a", "a"], ["aa", "<", "aa"], ["aa<", "aa"]]).to_html().split("<script")[0]
+    assert "<td style=\"overflow-wrap: anywhere\">aa + &lt;</td>" in still and "aa&lt; · aa" in still
+
+
+# ---- the numbers that the page is given ---------------------------------------------------------------------------------
+
+
+def test_frequencies_and_still_hands():
+    view = clock_hands(6, position=3, offset=4)
+    omega = 10000.0 ** (-np.arange(3) / 3)
+    assert np.abs(np.array(view.data["omega"]) / omega - 1).max() < 1e-14
+    table = view.to_html().split("<script")[0]
+    for w in omega:
+        for t in (3, 7):
+            assert f"{np.sin(t * w):.3f}, {np.cos(t * w):.3f}".replace("-", "−") in table
+
+
+@pytest.mark.parametrize("scores", [[0.5, -2, 3], np.array([0.5, -2, 3], np.float32), torch.tensor([0.5, -2, 3], dtype=torch.bfloat16), range(3)])
+def test_scores_of_any_kind(scores):
+    view = softmax_temperature(scores)
+    assert view.data["scores"] == [[0, [0, 1, 2] if isinstance(scores, range) else [0.5, -2, 3]]]
+
+
+def test_scores_keep_nine_digits_and_widths_are_sorted():
+    view = softmax_temperature({64: [1 / 3, 12345.678901234], 2: [0, 1e-20]}, width=64)
+    assert view.data["scores"] == [[2, [0, 1e-20]], [64, [0.333333333, 12345.6789]]] and view.width == 64
+
+
+def test_still_weights_are_softmax():
+    still = softmax_temperature([2.0, 1.0, -1.0], temperature=0.5).to_html().split("<script")[0]
+    for tau in (1, 0.5):
+        e = np.exp(np.array([2, 1, -1]) / tau)
+        assert all(f"{w:.3f}" in still for w in e / e.sum())
+
+
+def test_still_spread():
+    still = epsilon_spread(1e-4, sigma=1e-2).to_html().split("<script")[0]
+    assert f"{1e-2 / (1e-2 + 1e-4):.6f}" in still and f"{1e-2 / np.sqrt(2e-4):.6f}" in still and "0.500000" in still
+
+
+@pytest.mark.parametrize("x, shown", [(999.9, "1000"), (0.000123456, "1.23 × 10⁻⁴"), (0.0099999, "0.0100"), (-1e5, "−1.00 × 10⁵"), (7, "7.00")])
+def test_numbers_for_reading(x, shown):
+    assert number(x) == shown
+
+
+# ---- choices ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("picture, name, good, bad, error", [
+    (lambda: merge_stepper([["a", "b"], ["ab"]]), "step", 1, 2, IndexError),
+    (lambda: clock_hands(), "position", 100, 101, IndexError),
+    (lambda: clock_hands(), "offset", -50, -51, IndexError),
+    (lambda: softmax_temperature([1.0]), "temperature", 0.25, 0.0, ValueError),
+    (lambda: softmax_temperature({1: [1.0], 4: [2.0]}), "width", 4, 2, ValueError),
+    (lambda: softmax_temperature([1.0]), "width", 0, 2, ValueError),
+    (lambda: epsilon_spread(), "epsilon", 0.5, 2.0, ValueError),
+    (lambda: epsilon_spread(), "sigma", 0.5, 0.0, ValueError),
+])  # fmt: skip
+def test_choices_may_be_set_and_watched_and_the_page_follows(picture, name, good, bad, error):
+    view, seen = picture(), []
+    view.observe(lambda change: seen.append(change["new"]), names=[name])
+    before = getattr(view, name)
+    setattr(view, name, good)
+    assert seen == ([good] if good != before else []) and state_of(view)[name] == good
+    with pytest.raises(error, match=f"^{name}: got {re.escape(str(bad))}, want "):
+        setattr(view, name, bad)
+    assert getattr(view, name) == good and name in view._repr_mimebundle_()[0]["text/html"]
+
+
+BAD = [
+    (TypeError, "states: got str, want", lambda: merge_stepper("ab")),
+    (TypeError, "states: got str at 0, want", lambda: merge_stepper(["ab"])),
+    (TypeError, "states: got a token of type int at state 0", lambda: merge_stepper([[1, 2]])),
+    (TypeError, "states: got a token of type bytes at state 1, want all str or all bytes", lambda: merge_stepper([["a", "b"], [b"ab"]])),
+    (ValueError, "states: got no state, want at least one", lambda: merge_stepper([])),
+    (ValueError, "states: got 0 tokens at state 0", lambda: merge_stepper([[]])),
+    (ValueError, "states: got 401 tokens at state 0", lambda: merge_stepper([["a"] * 401])),
+    (ValueError, "states: got an empty token at state 0", lambda: merge_stepper([["a", ""]])),
+    (ValueError, "states: got 'ac' in state 1, want the tokens", lambda: merge_stepper([["a", "b"], ["ac"]])),
+    (ValueError, "states: got state 1 without the last 1 tokens", lambda: merge_stepper([["a", "b", "c"], ["ab"]])),
+    (ValueError, "states: got 'd' in state 1", lambda: merge_stepper([["a", "b"], ["ab", "d"]])),
+    (ValueError, "states: got 0 pairs fused in state 1", lambda: merge_stepper([["a", "b"], ["a", "b"]])),
+    (ValueError, "states: got 2 pairs fused in state 1", lambda: merge_stepper([list("abcd"), ["ab", "cd"]])),
+    (ValueError, "states: got 'abc' in state 1", lambda: merge_stepper([list("abc"), ["abc"]])),
+    (ValueError, "ranks: got 2 numbers, want 1", lambda: merge_stepper([["a", "b"], ["ab"]], ranks=[1, 2])),
+    (TypeError, "counts: got 1.5, want a whole number", lambda: merge_stepper([["a", "b"], ["ab"]], counts=[1.5])),
+    (TypeError, "title: got int, want a str", lambda: merge_stepper([["a"]], title=3)),
+    (ValueError, "d_model: got 7, want an even number", lambda: clock_hands(7)),
+    (ValueError, "d_model: got 66, want a whole number from 2 to 64", lambda: clock_hands(66)),
+    (TypeError, "d_model: got 8.0, want a whole number", lambda: clock_hands(8.0)),
+    (ValueError, "position: got -1, want", lambda: clock_hands(position=-1)),
+    (ValueError, "offset: got 51, want", lambda: clock_hands(offset=51)),
+    (ValueError, "max_offset: got 0, want", lambda: clock_hands(max_offset=0)),
+    (ValueError, "base: got 1, want a number greater than 1", lambda: clock_hands(base=1)),
+    (ValueError, "base: got nan, want", lambda: clock_hands(base=float("nan"))),
+    (ValueError, "scores: got shape (), want", lambda: softmax_temperature(1.0)),
+    (ValueError, "scores: got shape (0,), want", lambda: softmax_temperature(np.zeros(0))),
+    (ValueError, "scores: got shape (65,), want", lambda: softmax_temperature(np.zeros(65))),
+    (ValueError, "scores: got no array", lambda: softmax_temperature([[1], [1, 2]])),
+    (ValueError, "scores: got numbers that are not finite", lambda: softmax_temperature([1.0, float("nan")])),
+    (TypeError, "scores: got list of dtype <U1, want real numbers", lambda: softmax_temperature(["a"])),
+    (ValueError, "scores: got 0 widths, want", lambda: softmax_temperature({})),
+    (ValueError, "scores: a width: got 0, want", lambda: softmax_temperature({0: [1.0]})),
+    (ValueError, "scores: got 1 numbers for width 4, want 2, as for width 1", lambda: softmax_temperature({1: [1.0, 2.0], 4: [1.0]})),
+    (ValueError, "width: got 3, want one of [1, 4]", lambda: softmax_temperature({1: [1.0], 4: [1.0]}, width=3)),
+    (ValueError, "width: got 3, want none", lambda: softmax_temperature([1.0], width=3)),
+    (ValueError, "labels: got 1 names, want 2", lambda: softmax_temperature([1.0, 2.0], labels=["a"])),
+    (TypeError, "labels: got int at 0", lambda: softmax_temperature([1.0], labels=[1])),
+    (TypeError, "labels: got a single str", lambda: softmax_temperature([1.0], labels="a")),
+    (ValueError, "temperature: got 0, want a number from 0.01 to 100.0", lambda: softmax_temperature([1.0], temperature=0)),
+    (ValueError, "epsilon: got 0, want a number from 1e-12 to 1.0", lambda: epsilon_spread(0)),
+    (TypeError, "epsilon: got True, want a number", lambda: epsilon_spread(True)),
+    (ValueError, "sigma: got inf, want", lambda: epsilon_spread(sigma=float("inf"))),
+]
+
+
+@pytest.mark.parametrize("error, message, call", BAD, ids=[message for _, message, _ in BAD])
+def test_bad_input_is_named(error, message, call):
+    with pytest.raises(error) as caught:
+        call()
+    typechecked = type(caught.value).__name__ == "TypeCheckError"  # TLM_BOOK_TYPECHECK=1 refuses wrong types first
+    assert typechecked or message in str(caught.value)
