@@ -58,6 +58,8 @@ def test_imports_follow_the_table_of_contents(chapter, module):
             continue
         if module.startswith("spec."):
             assert parts[1] == "spec", f"{module} imports {name}; the specification uses nothing outside tlm_book.spec"
+        if parts[1] == "viewer":  # written by hand, like checks, and imports no chapter
+            continue
         assert order.index(parts[-1]) < order.index(chapter), f"{module} imports {name}, a chapter that does not stand before it"
 
 

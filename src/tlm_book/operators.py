@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_shape
 
@@ -15,7 +17,7 @@ __all__ = [
     "causal_mask",
     "masked_softmax",
     "Kind",
-    "STRENGTH",
+    "MEANS",
     "Derivation",
     "primitive",
     "weakest",
@@ -27,6 +29,7 @@ __all__ = [
     "product",
     "derives",
     "derive",
+    "Causal",
 ]
 
 
@@ -56,8 +59,8 @@ def masked_softmax(
 
 # operators: Derivations
 class Kind(Enum):
-    """What is known of an operator, strongest first. CAUSAL_PATTERN is a notion of
-    its own: no operator of fixed width.
+    """What is known of an operator. The two patterns are notions of their own: no
+    operators of fixed width.
 
     UNPROVED means that nothing is known, not that something is false.
 
@@ -67,18 +70,26 @@ class Kind(Enum):
     ROWWISE = "rowwise"
     INDEXED_ROWWISE = "indexed-rowwise"
     AUTOREGRESSIVE = "autoregressive"
+    EQUIVARIANT = "permutation-equivariant"
     UNPROVED = "unproved"
     CAUSAL_PATTERN = "causal pattern"
+    EQUIVARIANT_PATTERN = "equivariant pattern"
 
 
-STRENGTH = [Kind.ROWWISE, Kind.INDEXED_ROWWISE, Kind.AUTOREGRESSIVE, Kind.UNPROVED]
+MEANS: dict[Kind, frozenset[Kind]] = {
+    Kind.ROWWISE: frozenset(list(Kind)[:4]),
+    Kind.INDEXED_ROWWISE: frozenset({Kind.INDEXED_ROWWISE, Kind.AUTOREGRESSIVE}),
+    Kind.AUTOREGRESSIVE: frozenset({Kind.AUTOREGRESSIVE}),
+    Kind.EQUIVARIANT: frozenset({Kind.EQUIVARIANT}),
+    Kind.UNPROVED: frozenset(),
+}
 
 
 # operators: Derivations
 @dataclass(frozen=True)
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
-    `premises`. Its text is the tree.
+    `premises`. Its text is the tree; `plot` draws it.
 
     Chapter: operators.
     """
@@ -92,7 +103,13 @@ class Derivation:
     def autoregressive(self) -> bool:
         """True when the tree proves the subject autoregressive: rowwise and
         indexed-rowwise imply it."""
-        return self.kind in STRENGTH[:3]
+        return Kind.AUTOREGRESSIVE in MEANS.get(self.kind, ())
+
+    @property
+    def equivariant(self) -> bool:
+        """True when the tree proves the subject permutation-equivariant: rowwise
+        implies it."""
+        return Kind.EQUIVARIANT in MEANS.get(self.kind, ())
 
     def unproved(self) -> list["Derivation"]:
         """Where the proof breaks: the unproved sentences whose premises, if they
@@ -100,25 +117,91 @@ class Derivation:
         deeper = [gap for premise in self.premises for gap in premise.unproved()]
         return deeper or [self] * (self.kind is Kind.UNPROVED)
 
-    def __repr__(self) -> str:
-        return "\n".join(self._lines("", "", 1))
+    def lines(self) -> list[tuple[int, int, "Derivation"]]:
+        """The sentences from top to bottom, as (depth, how often in a row,
+        sentence)."""
+        listed, todo = [], [(0, 1, self)]
+        while todo:
+            depth, times, step = todo.pop()
+            listed.append((depth, times, step))
+            groups = [(one, len(list(all_))) for one, all_ in groupby(step.premises)]
+            todo += [(depth + 1, n, premise) for premise, n in reversed(groups)]
+        return listed
 
-    def _lines(self, first: str, rest: str, times: int) -> list[str]:
-        repeated = f" (× {times})" if times > 1 else ""
-        lines = [
-            f"{first}{self.subject}{repeated}: {self.kind.value}   [{self.reason}]"
-        ]
-        groups = [
-            (premise, len(list(equal))) for premise, equal in groupby(self.premises)
-        ]
-        for number, (premise, times) in enumerate(groups, start=1):
-            last = number == len(groups)
-            lines += premise._lines(
-                rest + ("└─ " if last else "├─ "),
-                rest + ("   " if last else "│  "),
-                times,
-            )
-        return lines
+    def __repr__(self) -> str:
+        return _tree_text(self.lines())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the tree, a colour for each kind, on these matplotlib axes or on new
+        ones; returns the axes."""
+        return _draw_tree(self.lines(), ax)
+
+
+# operators: Derivations
+_Lines = list[tuple[int, int, Derivation]]
+
+
+def _label(times: int, step: Derivation) -> str:
+    return f"{step.subject} (× {times})" if times > 1 else step.subject
+
+
+def _tree_text(lines: _Lines) -> str:
+    text, more = [], set()  # the depths at which a sister is still to come
+    for depth, times, step in reversed(lines):
+        more = {level for level in more if level <= depth}
+        rest = "".join(
+            "│  " if level in more else "   " for level in range(1, depth)
+        )
+        branch = ("├─ " if depth in more else "└─ ") if depth else ""
+        label = _label(times, step)
+        text.append(f"{rest}{branch}{label}: {step.kind.value}   [{step.reason}]")
+        more.add(depth)
+    return "\n".join(reversed(text))
+
+
+# operators: Derivations
+def _draw_tree(lines: _Lines, ax: Any) -> Any:
+    import matplotlib.pyplot as plt
+
+    from tlm_book.viewer import style
+
+    ink = [style.BLUE, style.PURPLE, style.GREEN, style.ORANGE, style.RED]
+    colours = dict(zip(Kind, ink + [style.GREEN, style.ORANGE]))
+    step_right, step_down = 0.26, 0.29  # inches
+    if ax is None:
+        size = (7.0, step_down * (len(lines) + 0.4))
+        ax = plt.figure(figsize=size).add_axes((0, 0, 1, 1))
+    where: dict[int, int] = {}  # the last line of each depth
+    for y, (depth, times, step) in enumerate(lines):
+        colour, where[depth] = colours[step.kind], y
+        if depth:
+            x = depth - 0.55
+            line = dict(color=style.GREY, linewidth=0.8, zorder=0, clip_on=False)
+            ax.plot([x, x], [where[depth - 1] + 0.36, y], **line)
+            ax.plot([x, depth], [y, y], **line)
+        edge = "dashed" if step.kind is Kind.UNPROVED else "solid"
+        frame = dict(
+            boxstyle="round,pad=0.25", fc="white", ec=colour, ls=edge, lw=1.3
+        )
+        name = _label(times, step)
+        box = ax.text(depth, y, name, fontsize=8, va="center", bbox=frame)
+        beside = dict(
+            xy=(1, 0.5), textcoords="offset points", va="center", fontsize=8
+        )
+        words, why = (
+            step.kind.value,
+            f"by {step.reason}" if step.premises else step.reason,
+        )
+        kind = ax.annotate(
+            words, xycoords=box, xytext=(9, 0), color=colour, **beside
+        )
+        ax.annotate(why, xycoords=kind, xytext=(7, 0), color=style.GREY, **beside)
+    width, height = ax.get_figure().get_size_inches() * ax.get_position().size
+    ax.set(
+        xlim=(-0.5, width / step_right - 0.5), ylim=(height / step_down - 0.7, -0.7)
+    )
+    ax.axis("off")
+    return ax
 
 
 # operators: Derivations
@@ -136,9 +219,9 @@ def _expects_derivation(argument: str, got: object) -> None:
 
 
 def weakest(premises: tuple[Derivation, ...]) -> Kind:
-    """The strongest kind that all premises share. (T-closure-kinds)
+    """What all premises have in common. (T-closure-kinds, T-equivariant-closure)
 
-    A causal pattern among them gives UNPROVED: its width is not fixed, so the
+    A pattern among them gives UNPROVED: its width is not fixed, so the
     closure lemmas say nothing of it. ValueError when there are no premises,
     TypeError for a premise that is no Derivation.
 
@@ -147,11 +230,9 @@ def weakest(premises: tuple[Derivation, ...]) -> Kind:
     expects(len(premises) > 0, "premises", "none", "at least one Derivation")
     for premise in premises:
         _expects_derivation("premises", premise)
-    kinds = [
-        Kind.UNPROVED if premise.kind is Kind.CAUSAL_PATTERN else premise.kind
-        for premise in premises
-    ]
-    return max(kinds, key=STRENGTH.index)
+    every = [MEANS.get(premise.kind, frozenset()) for premise in premises]
+    shared = frozenset.intersection(*every)
+    return next(kind for kind, means in MEANS.items() if means == shared)
 
 
 # operators: Derivations
@@ -189,34 +270,43 @@ def residual(subject: str, premise: Derivation) -> Derivation:
 
 
 # operators: Derivations
-def pattern(subject: str, queries: Derivation, keys: Derivation) -> Derivation:
+def pattern(
+    subject: str, queries: Derivation, keys: Derivation, causal: bool = True
+) -> Derivation:
     """X ↦ softmax(◺(c·Q(X)K(X)ᵀ)) is a causal pattern when Q and K are
     autoregressive. (T-pattern-lemma)
+
+    With `causal=False`, without ◺: an equivariant pattern when Q and K are
+    equivariant. (T-equivariant-pattern)
 
     Chapter: operators.
     """
     _expects_derivation("queries", queries)
     _expects_derivation("keys", keys)
-    proved = queries.autoregressive and keys.autoregressive
-    kind = Kind.CAUSAL_PATTERN if proved else Kind.UNPROVED
-    return Derivation(subject, kind, "masked softmax of scores", (queries, keys))
+    if causal:
+        proved = queries.autoregressive and keys.autoregressive
+        kind = Kind.CAUSAL_PATTERN if proved else Kind.UNPROVED
+        return Derivation(subject, kind, "masked softmax of scores", (queries, keys))
+    proved = queries.equivariant and keys.equivariant
+    kind = Kind.EQUIVARIANT_PATTERN if proved else Kind.UNPROVED
+    return Derivation(subject, kind, "softmax of scores", (queries, keys))
 
 
 def product(subject: str, weights: Derivation, values: Derivation) -> Derivation:
     """X ↦ A(X) B(X) is autoregressive for a causal pattern A and an autoregressive
-    B. (W-product-claim)
+    B, and equivariant for an equivariant pattern and an equivariant B.
+    (W-product-claim, T-equivariant-pattern)
 
     Chapter: operators.
     """
     _expects_derivation("weights", weights)
     _expects_derivation("values", values)
-    proved = weights.kind is Kind.CAUSAL_PATTERN and values.autoregressive
-    return Derivation(
-        subject,
-        Kind.AUTOREGRESSIVE if proved else Kind.UNPROVED,
-        "product",
-        (weights, values),
-    )
+    kind = Kind.UNPROVED
+    if weights.kind is Kind.CAUSAL_PATTERN and values.autoregressive:
+        kind = Kind.AUTOREGRESSIVE
+    if weights.kind is Kind.EQUIVARIANT_PATTERN and values.equivariant:
+        kind = Kind.EQUIVARIANT
+    return Derivation(subject, kind, "product", (weights, values))
 
 
 # operators: Derivations of torch models
@@ -251,33 +341,49 @@ def derives(module_type: type[nn.Module]) -> Callable[[_Rule], _Rule]:
 
 
 # operators: Derivations of torch models
-def derive(module: nn.Module) -> Derivation:
-    """The proof tree of what is known of a torch module; a type without a rule is a
-    leaf marked unproved.
+def _why_touched(module: nn.Module) -> str:
+    """Why this module may not do what its type says, or ""."""
+    own, everywhere = module._forward_hooks, nn.modules.module._global_forward_hooks
+    before = module._forward_pre_hooks, nn.modules.module._global_forward_pre_hooks
+    if own or everywhere or any(before):
+        return "a hook may change what it computes"
+    if any(callable(getattr(type(module), name, None)) for name in vars(module)):
+        return "one of its methods is replaced"
+    return ""
 
-    The type must match exactly: a subclass may compute something else. TypeError for
-    anything but a torch module. The rules are trusted: a forward hook or a replaced
-    `forward` is not seen.
+
+def derive(module: nn.Module) -> Derivation:
+    """The proof tree of what is known of x ↦ module(x), x one sequence (n, …); a
+    type without a rule is a leaf marked unproved.
+
+    The type must match exactly, for a subclass may compute something else. A forward
+    hook or a replaced method, here or in any module inside, proves nothing. Dropout
+    is read in the module's present mode. Where torch wants more than x: attention is
+    (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
+    TypeError for anything but a torch module.
 
     Chapter: operators.
     """
-    expects(
-        isinstance(module, nn.Module),
-        "module",
-        type(module).__name__,
-        "a torch.nn.Module",
-        TypeError,
-    )
-    rule = _RULES.get(type(module))
-    if rule is None:
-        return primitive(
-            type(module).__name__, Kind.UNPROVED, "no rule for this type"
-        )
-    return rule(module)
+    came = type(module).__name__
+    is_module = isinstance(module, nn.Module)
+    expects(is_module, "module", came, "a torch.nn.Module", TypeError)
+    if why := _why_touched(module):
+        return primitive(came, Kind.UNPROVED, why)
+    if type(module) not in _RULES:
+        return primitive(came, Kind.UNPROVED, "no rule for this type")
+    proof = _RULES[type(module)](module)
+    _expects_derivation(f"what the rule for {came} returns", proof)
+    if proof.kind is not Kind.UNPROVED:
+        for part in module.modules():  # also parts at which the rule did not look
+            if why := _why_touched(part):
+                why = f"{type(part).__name__} inside: {why}"
+                return Derivation(proof.subject, Kind.UNPROVED, why, proof.premises)
+    return proof
 
 
 # operators: Derivations of torch models
 @derives(nn.Linear)
+@derives(nn.modules.linear.NonDynamicallyQuantizableLinear)  # attention's last layer
 def _linear(module: nn.Linear) -> Derivation:
     return primitive(
         f"Linear({module.in_features} → {module.out_features})",
@@ -288,21 +394,42 @@ def _linear(module: nn.Linear) -> Derivation:
 
 @derives(nn.Embedding)
 def _embedding(module: nn.Embedding) -> Derivation:
-    return primitive(
-        f"Embedding({module.num_embeddings} → {module.embedding_dim})",
-        Kind.ROWWISE,
-        "one map for all rows",
-    )
+    name = f"Embedding({module.num_embeddings} → {module.embedding_dim})"
+    if module.max_norm is not None:
+        return primitive(
+            name, Kind.UNPROVED, "max_norm: rewrites its table as it reads"
+        )
+    return primitive(name, Kind.ROWWISE, "one map for all rows")
 
 
 @derives(nn.Identity)
-@derives(nn.ReLU)
-@derives(nn.GELU)
-@derives(nn.SiLU)
-@derives(nn.Tanh)
-@derives(nn.Sigmoid)
+def _identity(module: nn.Identity) -> Derivation:
+    return primitive("Identity", Kind.ROWWISE, "identity")
+
+
 def _entry_by_entry(module: nn.Module) -> Derivation:
-    return primitive(type(module).__name__, Kind.ROWWISE, "entry by entry")
+    name = type(module).__name__
+    if getattr(module, "inplace", False):
+        return primitive(name, Kind.UNPROVED, "inplace: overwrites its argument")
+    return primitive(name, Kind.ROWWISE, "entry by entry")
+
+
+_ENTRY_BY_ENTRY = (nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish,
+    nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU,
+    nn.Sigmoid, nn.Softplus, nn.Softshrink, nn.Softsign, nn.Tanh, nn.Tanhshrink, nn.Threshold)  # fmt: skip
+for _type in _ENTRY_BY_ENTRY:
+    derives(_type)(_entry_by_entry)
+
+
+@derives(nn.Softmax)
+@derives(nn.LogSoftmax)
+@derives(nn.Softmin)
+@derives(nn.GLU)
+def _along_an_axis(module: nn.Module) -> Derivation:
+    name = f"{type(module).__name__}(dim={module.dim})"
+    if module.dim != -1:
+        return primitive(name, Kind.UNPROVED, "not along the last axis, dim=-1")
+    return primitive(name, Kind.ROWWISE, "one map for all rows")
 
 
 # operators: Derivations of torch models
@@ -331,3 +458,174 @@ def _sequential(module: nn.Sequential) -> Derivation:
     if len(module) == 0:
         return primitive("Sequential", Kind.ROWWISE, "identity")
     return compose("Sequential", *(derive(child) for child in module))
+
+
+# operators: Attention in torch, and its mask
+_MASK_ARGUMENT: dict[type[nn.Module], str] = {
+    nn.MultiheadAttention: "attn_mask",
+    nn.TransformerEncoderLayer: "src_mask",
+    nn.TransformerEncoder: "mask",
+    nn.TransformerDecoderLayer: "tgt_mask",
+    nn.TransformerDecoder: "tgt_mask",
+}
+
+
+class Causal(nn.Module):
+    """x ↦ module(x, mask ◺): one of torch's attention layers, always called with the
+    causal mask. (W-mask-op-def)
+
+    Takes a MultiheadAttention, called with x as query, key and value, or a
+    TransformerEncoder, a TransformerDecoder or a layer of these (TypeError for
+    others). `memory` is a decoder's second argument. The rows of x are its second
+    axis from behind; its first, as torch has it, in a batch (n, batch, d) for a module
+    with batch_first=False.
+
+    Chapter: operators.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        fits = isinstance(module, tuple(_MASK_ARGUMENT))
+        wants = "one of torch's layers that take a mask"
+        expects(fits, "module", type(module).__name__, wants, TypeError)
+        self.module = module
+
+    def forward(
+        self, x: Float[Tensor, "*batch d"], *memory: Float[Tensor, "*other k"]
+    ) -> Float[Tensor, "*batch d"]:
+        attention = next(
+            m for m in self.module.modules() if hasattr(m, "batch_first")
+        )
+        n = x.shape[-2] if attention.batch_first or x.dim() == 2 else x.shape[0]
+        mask = causal_mask(x.new_zeros(n, n))
+        if isinstance(self.module, nn.MultiheadAttention):
+            return self.module(x, x, x, attn_mask=mask, need_weights=False)[0]
+        (name,) = {
+            n for t, n in _MASK_ARGUMENT.items() if isinstance(self.module, t)
+        }
+        return self.module(x, *memory, **{name: mask})
+
+
+# operators: Attention in torch, and its mask
+_WITH_MASK: dict[type[nn.Module], _Rule] = {}
+
+
+def _with_and_without_mask(module_type: type[nn.Module]) -> Callable:
+    def register(rule: Callable[[nn.Module, bool], Derivation]) -> Callable:
+        derives(module_type)(lambda module: rule(module, False))
+        _WITH_MASK[module_type] = lambda module: rule(module, True)
+        return rule
+
+    return register
+
+
+@derives(Causal)
+def _causal(module: Causal) -> Derivation:
+    if type(module.module) not in _WITH_MASK:
+        name = type(module.module).__name__
+        return primitive(f"Causal({name})", Kind.UNPROVED, "no rule for this type")
+    return _WITH_MASK[type(module.module)](module.module)
+
+
+@_with_and_without_mask(nn.MultiheadAttention)
+def _attention(module: nn.MultiheadAttention, causal: bool) -> Derivation:
+    name, d, h = type(module).__name__, module.embed_dim, module.num_heads
+    name += "" if module.batch_first else ", rows on the first axis"
+    if module.training and module.dropout > 0:
+        return primitive(name, Kind.UNPROVED, "random in training mode")
+    if (
+        module.bias_k is not None
+        or module.bias_v is not None
+        or module.add_zero_attn
+    ):
+        return primitive(name, Kind.UNPROVED, "hears a key that belongs to no row")
+    if not module.kdim == module.vdim == d:
+        return primitive(name, Kind.UNPROVED, "queries and keys of different rows")
+    rows = primitive(f"Linear({d} → {3 * d})", Kind.ROWWISE, "one map for all rows")
+    scores = "softmax(◺(Q_iK_iᵀ)/√k)" if causal else "softmax(Q_iK_iᵀ/√k)"
+    head = product("H_i", pattern(scores, rows, rows, causal), rows)
+    listed = [f"H_{i}" for i in range(h)]
+    listed = listed if h < 4 else [listed[0], "…", listed[-1]]
+    heads = concat(f"[{', '.join(listed)}]", *[head] * h)
+    return compose(name, heads, derive(module.out_proj))
+
+
+# operators: Attention in torch, and its mask
+_ENTRYWISE = (F.relu, F.gelu, F.silu, F.mish, torch.relu, torch.tanh, torch.sigmoid)
+
+
+def _activation_of(layer: nn.Module) -> Derivation:
+    f = layer.activation
+    if isinstance(f, nn.Module):
+        return derive(f)
+    name = getattr(f, "__name__", type(f).__name__)
+    if not any(f is known for known in _ENTRYWISE):
+        return primitive(name, Kind.UNPROVED, "an unknown function")
+    return primitive(name, Kind.ROWWISE, "entry by entry")
+
+
+def _part(module: nn.Module, wants: type[nn.Module], causal: bool) -> Derivation:
+    """A part that is called with more than x: nothing but the expected type will do."""
+    if type(module) is not wants:
+        name = type(module).__name__
+        return primitive(
+            name, Kind.UNPROVED, f"no rule for it in place of {wants.__name__}"
+        )
+    return derive(Causal(module)) if causal else derive(module)
+
+
+def _branch(subject: str, *steps: Derivation) -> Derivation:
+    """Composition, less the steps that do nothing."""
+    kept = [step for step in steps if not step.reason.startswith("identity")]
+    return kept[0] if len(kept) == 1 else compose(subject, *kept)
+
+
+def _cross(module: nn.Module) -> Derivation:
+    if (
+        type(module) is not nn.MultiheadAttention
+        or module.training
+        and module.dropout > 0
+    ):
+        return primitive(
+            "cross-attention", Kind.UNPROVED, "random, or no rule for it"
+        )
+    return primitive("cross-attention", Kind.ROWWISE, "one map for a fixed memory")
+
+
+# operators: Attention in torch, and its mask
+@_with_and_without_mask(nn.TransformerEncoderLayer)
+@_with_and_without_mask(nn.TransformerDecoderLayer)
+def _layer(module: nn.Module, causal: bool) -> Derivation:
+    m, dec = module, isinstance(module, nn.TransformerDecoderLayer)
+    attend = _part(m.self_attn, nn.MultiheadAttention, causal)
+    feed = [
+        derive(m.linear1),
+        _activation_of(m),
+        derive(m.dropout),
+        derive(m.linear2),
+    ]
+    branches = [("SA", m.norm1, [attend, derive(m.dropout1)])]
+    if dec:
+        branches += [("XA", m.norm2, [_cross(m.multihead_attn), derive(m.dropout2)])]
+    norm, dropout = (m.norm3, m.dropout3) if dec else (m.norm2, m.dropout2)
+    branches += [("FF", norm, [*feed, derive(dropout)])]
+    steps = []
+    for name, norm, branch in branches:
+        if m.norm_first:
+            step = _branch(f"{name}∘N", derive(norm), *branch)
+            steps += [residual(f"Res({name}∘N)", step)]
+        else:
+            steps += [residual(f"Res({name})", _branch(name, *branch)), derive(norm)]
+    return compose(type(m).__name__, *steps)
+
+
+@_with_and_without_mask(nn.TransformerEncoder)
+@_with_and_without_mask(nn.TransformerDecoder)
+def _stack(module: nn.Module, causal: bool) -> Derivation:
+    dec = isinstance(module, nn.TransformerDecoder)
+    one = nn.TransformerDecoderLayer if dec else nn.TransformerEncoderLayer
+    steps = [_part(layer, one, causal) for layer in module.layers]
+    if len(steps) == 0:
+        return primitive(type(module).__name__, Kind.UNPROVED, "has no layers")
+    steps += [] if module.norm is None else [derive(module.norm)]
+    return compose(type(module).__name__, *steps)

@@ -15,6 +15,7 @@ __all__ = [
     "is_rowwise",
     "is_autoregressive",
     "is_indexed_rowwise",
+    "is_equivariant",
     "causal_mask",
     "softmax",
     "masked_softmax",
@@ -103,6 +104,32 @@ def is_indexed_rowwise(
         agree(T(np.concatenate([Z[:i], X[i : i + 1]]))[i], Y[i], tol)
         for i in range(len(X))
     )
+
+
+# operators: The order of the rows
+def is_equivariant(
+    T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
+) -> bool:
+    """T(PX) = P T(X) for every P that exchanges two rows of this X.
+    (T-equivariant-def)
+
+    An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
+    does not prove.
+
+    >>> is_equivariant(lambda X: X - X.mean(axis=0), np.eye(3))
+    True
+
+    Chapter: operators.
+    """
+    expects(len(X) >= 1, "X", "0 rows", "at least one row")
+    Y = T(X)
+    for i in range(len(X)):
+        for j in range(i):
+            P = np.arange(len(X))
+            P[[i, j]] = P[[j, i]]
+            if not agree(T(X[P]), Y[P], tol):
+                return False
+    return True
 
 
 # operators: The mask and softmax
