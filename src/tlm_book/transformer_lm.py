@@ -420,7 +420,7 @@ def _transformer_lm(module: TransformerLM) -> Derivation:
         module.unembedding,
     ]
     if type(module.dropout) is nn.Dropout and module.dropout.p == 0:
-        layers.remove(module.dropout)  # it does nothing, so the tree need not show it
+        layers.remove(module.dropout)  # it does nothing: not in the tree
     return compose("T_LM", *(derive(layer) for layer in layers))
 
 
