@@ -13,7 +13,7 @@ help:
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
 	@echo "make serve     show the built site at http://localhost:8000"
-	@echo "make bench     measure speed beside Hugging Face's GPT-2"
+	@echo "make bench     measure speed beside other libraries"
 	@echo "make model     train the small model that ships with the package"
 
 $(READY): requirements.txt pyproject.toml
@@ -43,6 +43,7 @@ serve: book
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/tokenization.py
 
 model: $(READY)
 	rm -rf _build/model

@@ -78,6 +78,7 @@ class Normalization(nn.Module):
         }
 
 
+# normalization: The layer in torch
 @derives(Normalization)
 def _normalization(module: Normalization) -> Derivation:
     return primitive("N", Kind.ROWWISE, "one map for all rows")

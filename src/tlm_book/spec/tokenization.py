@@ -1,24 +1,48 @@
 """From text to tokens. Generated from book/tokenization.ipynb: edit the notebook, then `make export`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from tlm_book.checks import expects
 
 __all__ = [
+    "word_pieces",
     "utf8",
     "text_bytes",
+    "base_vocabulary",
+    "first_tokens",
     "Pair",
     "count_pairs",
     "most_frequent",
     "replace",
+    "learn_from",
     "learn",
     "vocabulary",
     "apply_merges",
     "encode",
     "decode",
 ]
+
+
+# tokenization: Parts of words
+def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
+    """A word cut from the left, each time the longest piece that fits; pieces after
+    the first are written ##. None when nothing fits. (A-subword-fallback)
+
+    >>> word_pieces("nonsense", {"non", "##sense", "##s"})
+    ['non', '##sense']
+
+    Chapter: tokenization.
+    """
+    found, rest, mark = [], word, ""
+    while rest:
+        fits = [n for n in range(1, len(rest) + 1) if mark + rest[:n] in pieces]
+        if not fits:
+            return None
+        found.append(mark + rest[: max(fits)])
+        rest, mark = rest[max(fits) :], "##"
+    return found
 
 
 # tokenization: Bytes
@@ -61,6 +85,37 @@ def text_bytes(text: str) -> list[int]:
     Chapter: tokenization.
     """
     return [b for c in text for b in utf8(c)]
+
+
+# tokenization: Corpus and base vocabulary
+END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
+
+
+def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
+    """ℰ(𝒜), sorted, then end of word and end of document: |𝒜| + 2 byte strings.
+    (B-base-vocab)
+
+    Chapter: tokenization.
+    """
+    codes = sorted({utf8(c) for c in alphabet})
+    return [*codes, END_OF_WORD, END_OF_DOCUMENT]
+
+
+def first_tokens(text: str, base: list[bytes]) -> list[int]:
+    """The tokens of a text, character by character, before any merge.
+
+    ValueError for a character outside the base. (B-base-vocab)
+
+    >>> first_tokens("abba", base_vocabulary("ab"))
+    [0, 1, 1, 0]
+
+    Chapter: tokenization.
+    """
+    for c in text:
+        expects(
+            utf8(c) in base, "text", repr(c), "characters of the base vocabulary"
+        )
+    return [base.index(utf8(c)) for c in text]
 
 
 # tokenization: Learning merges
@@ -106,26 +161,32 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
 
 
 # tokenization: Learning merges
-def learn(pieces: list[str], n_merges: int) -> list[Pair]:
-    """The merges, in order: at most n_merges, fewer when no pair is left that occurs
-    twice. (B-bpe-step, B-bpe-stop)
-
-    Merge number k makes token 256 + k. The pieces are kept apart: no pair reaches
-    from one into the next.
+def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
+    """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
+    most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
+    token n_base + k. (B-bpe-step, B-bpe-stop)
 
     Chapter: tokenization.
     """
     expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
-    C = [text_bytes(piece) for piece in pieces]
     merges: list[Pair] = []
     while len(merges) < n_merges:
         counts = count_pairs(C)
         if max(counts.values(), default=0) < 2:
             break
         pair = most_frequent(counts)
-        C = [replace(s, pair, 256 + len(merges)) for s in C]
+        C = [replace(s, pair, n_base + len(merges)) for s in C]
         merges.append(pair)
     return merges
+
+
+def learn(pieces: list[str], n_merges: int) -> list[Pair]:
+    """The merges learned from the bytes of the pieces. The pieces are kept apart: no
+    pair reaches from one into the next. (B-bpe-step, B-bpe-stop)
+
+    Chapter: tokenization.
+    """
+    return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
 
 
 def vocabulary(merges: list[Pair]) -> list[bytes]:

@@ -1,0 +1,346 @@
+"""Training and encoding of byte pair encodings beside tokenizers, tiktoken and a trainer that recounts the corpus for every merge.
+
+    python benchmarks/tokenization.py [--rounds 3] [--out benchmarks]
+
+The text is prose found on the machine, 20 MB of it, each paragraph once: the documentation that ships with the installed Python packages
+(.rst, .md, .txt and the descriptions in METADATA), at most 6 MB from /usr/share/doc, at most 10 MB of the English manual pages, and for
+the rest the docstrings of the installed Python modules; files in an order shuffled by a fixed seed. Nothing is downloaded, and the corpus
+is not kept; its digest is printed.
+
+Every measurement is a process of its own that reads the text from a file, one document at a time; only the work is timed, not the start.
+Peak memory is that of the whole process, Python included. In each round all engines take their turn, in the opposite order from round to
+round; the table gives medians. The merges and the tokens that the engines find must be the same, or nothing is reported.
+Writes tokenization.json and tokenization.md.
+"""
+
+import argparse
+import ast
+import gzip
+import hashlib
+import json
+import os
+import platform
+import random
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+
+SIZES = (1, 5, 20)  # MB of text to train on
+ENCODED = 5  # MB of text to encode
+VOCAB_SIZE = 4096
+RESCANS = 12  # merges that the rescanning trainer is timed for, at each of three points
+
+
+# The corpus
+
+def roff(text: str) -> str:
+    """The prose of a manual page: macro lines and escapes removed."""
+    text = re.sub(r"(?m)^\.(?:SH|SS|TP|PP|P|LP|IP|sp|br|RS|RE|HP).*$", "\n", text)
+    text = re.sub(r"(?m)^['.].*\n?", "", text)
+    return re.sub(r"\\(?:f\[?\w+\]?|f.|[&|,/^]|s[+-]?\d)", "", text.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\ ", " "))
+
+
+def docstrings(source: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return "\n\n".join(filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))))
+
+
+def sources() -> list[tuple[str, float, list[Path]]]:
+    """Kinds of text: name, at most so many MB, files."""
+    packages, library = Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("stdlib"))
+    guides = [path for path in packages.rglob("*") if path.suffix in (".rst", ".md", ".txt") or path.name == "METADATA"]
+    manuals = [path for n in range(1, 9) for path in Path(f"/usr/share/man/man{n}").glob("*")]
+    doc = [path for path in Path("/usr/share/doc").rglob("*") if re.search(r"\.(txt|md|rst)(\.gz)?$|/README[^/]*$|/NEWS[^/]*$", str(path))]
+    modules = [path for folder in (library, packages) for path in folder.rglob("*.py") if folder == packages or "site-packages" not in path.parts]
+    named = [("package documentation", 20, guides), ("/usr/share/doc", 6, doc), ("manual pages", 10, manuals), ("docstrings", 20, modules)]
+    return [(name, most, random.Random(0).sample(files := sorted(set(paths)), len(files))) for name, most, paths in named]
+
+
+def read(path: Path) -> str:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > 5_000_000:
+        return ""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        return docstrings(text) if path.suffix == ".py" else roff(text) if "/man/man" in str(path) else text
+    except (OSError, EOFError, ValueError, SyntaxError, RecursionError, gzip.zlib.error):
+        return ""
+
+
+def prose(text: str, seen: set[int]) -> str:
+    """The paragraphs of a text that are prose (twelve words or more, mostly of letters) and have not been seen before."""
+    kept = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        paragraph = paragraph.strip()
+        words = paragraph.split()
+        key = hash(" ".join(words))
+        letters = sum(map(len, re.findall(r"[^\W\d_]+", paragraph)))
+        if len(words) >= 12 and letters > 0.7 * sum(map(len, words)) and key not in seen:
+            seen.add(key)
+            kept.append(paragraph)
+    return "\n\n".join(kept)
+
+
+def write_corpora(folder: Path) -> dict[str, object]:
+    """Files 1.jsonl, 5.jsonl, 20.jsonl: the first MBs of one list of documents, a JSON string a line."""
+    seen: set[int] = set()
+    documents, parts = [], Counter()
+    for name, most, paths in sources():
+        for path in paths:
+            if parts[name] >= most * 1_000_000 or parts.total() >= SIZES[-1] * 1_000_000:
+                break
+            if text := prose(read(path), seen):
+                documents.append(text)
+                parts[name] += len(text.encode())
+    if parts.total() < SIZES[-1] * 1_000_000:
+        raise SystemExit(f"only {parts.total() / 1e6:.1f} MB of prose found on this machine, {SIZES[-1]} MB wanted")
+    random.Random(1).shuffle(documents)
+    for megabytes in SIZES:
+        left = megabytes * 1_000_000
+        with open(folder / f"{megabytes}.jsonl", "w", encoding="utf-8") as file:
+            for text in documents:
+                file.write(json.dumps(text, ensure_ascii=False) + "\n")
+                left -= len(text.encode())
+                if left <= 0:
+                    break
+    digest = hashlib.sha256((folder / f"{SIZES[-1]}.jsonl").read_bytes()).hexdigest()[:12]
+    return {"bytes": dict(parts), "documents": len(documents), "sha256": digest}
+
+
+clock = time.process_time if "BENCHMARK_CPU" in os.environ else time.perf_counter
+
+
+def stream(path: str) -> Iterator[str]:
+    with open(path, encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+# What is measured: each of these runs in a process of its own
+
+def digest(numbers: list) -> str:
+    return hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:12]
+
+
+def train_ours(path: str) -> tuple[float, str]:
+    from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
+
+    start = clock()
+    tokenizer = Tokenizer.train(stream(path), VOCAB_SIZE, specials=[], pattern=GPT2_PATTERN, progress=False)
+    return clock() - start, digest(tokenizer.merges)
+
+
+def train_and_save(path: str) -> tuple[str]:
+    from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
+
+    Tokenizer.train(stream(path), VOCAB_SIZE, specials=[], pattern=GPT2_PATTERN, progress=False).save(Path(path).with_name("tokenizer.json"))
+    return ("",)
+
+
+def train_tokenizers(path: str) -> tuple[float, str]:
+    import tokenizers
+
+    from tlm_book.tokenization import byte_characters
+
+    letters = byte_characters()
+    start = clock()
+    engine = tokenizers.Tokenizer(tokenizers.models.BPE())
+    engine.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=VOCAB_SIZE, min_frequency=2, special_tokens=letters, show_progress=False)
+    engine.train_from_iterator(stream(path), trainer)
+    seconds = clock() - start
+    token, merges = {letter: b for b, letter in enumerate(letters)}, []
+    for a, b in json.loads(engine.to_str())["model"]["merges"]:
+        token[a + b] = 256 + len(merges)
+        merges.append((token[a], token[b]))
+    return seconds, digest(merges)
+
+
+def train_rescan(path: str) -> tuple[float, str]:
+    """Recount and replace over the whole corpus for each merge, timed for a few merges at the beginning, in the middle and before the end;
+    the time of all merges is extrapolated by Simpson's rule. The tokens stand in one flat list, −1 between pre-tokens."""
+    from tlm_book.tokenization import GPT2_PATTERN, Tokenizer, pre_tokens
+
+    tokenizer, total = Tokenizer.load(Path(path).with_name("tokenizer.json")), VOCAB_SIZE - 256
+    pieces = [piece for text in stream(path) for piece in pre_tokens(text, GPT2_PATTERN)]
+    rates = []
+    for done in (0, total // 2, total - RESCANS):
+        known = Tokenizer(tokenizer.merges[:done], [], GPT2_PATTERN)
+        flat = [token for piece in pieces for token in (*known.encode(piece), -1)]
+        start = clock()
+        for new in range(256 + done, 256 + done + RESCANS):
+            counts = Counter(pairwise(flat))
+            best = min((pair for pair in counts if -1 not in pair), key=lambda pair: (-counts[pair], pair))
+            assert best == tokenizer.merges[new - 256]
+            merged, skip = [], False
+            for a, b in pairwise(flat):  # the last token is −1: it joins nothing
+                if skip:
+                    skip = False
+                elif (a, b) == best:
+                    merged.append(new)
+                    skip = True
+                else:
+                    merged.append(a)
+            flat = [*merged, -1]
+        rates.append((clock() - start) / RESCANS)
+    return total * (rates[0] + 4 * rates[1] + rates[2]) / 6, ""
+
+
+def encode(path: str, name: str) -> tuple[float, float, str]:
+    """Seconds for the first time and for the second, texts to lists of numbers."""
+    from tlm_book.tokenization import Tokenizer
+
+    tokenizer, texts = Tokenizer.load(Path(path).with_name("tokenizer.json")), list(stream(path))
+    if name == "ours":
+        run, read_ids = tokenizer.encode_batch, list
+    elif name == "tiktoken":
+        engine = tokenizer.to_tiktoken()
+        run, read_ids = lambda some: engine.encode_ordinary_batch(some, num_threads=1), list
+    else:
+        engine = tokenizer.to_tokenizers()
+        run = engine.encode_batch if name == "tokenizers" else engine.encode_batch_fast
+        read_ids = lambda found: [encoding.ids for encoding in found]
+    times = []
+    for _ in range(2):
+        start = clock()
+        found = run(texts)
+        times.append(clock() - start)
+        ids = read_ids(found)
+        del found
+    return *times, digest(ids)
+
+
+JOBS = {
+    "train": {"ours": train_ours, "tokenizers": train_tokenizers, "tokenizers, 2 threads": train_tokenizers, "rescan": train_rescan, "save": train_and_save},
+    "encode": {name: lambda path, name=name: encode(path, name) for name in ("ours", "tokenizers", "tokenizers, fast", "tiktoken")},
+}
+
+
+def child(job: str, engine: str, path: str) -> None:
+    if job == "corpus":
+        return print(json.dumps(write_corpora(Path(path))))
+    *seconds, found = JOBS[job][engine](path)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    print(json.dumps({"seconds": seconds, "found": found, "peak": peak}))
+
+
+# The parent. It stays small and leaves all work to children: a process begins with the peak memory of the one that started it
+
+def measure(job: str, engine: str, path: Path) -> dict:
+    threads = "2" if "2 threads" in engine else "1"
+    env = os.environ | {"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true" if threads == "2" else "false", "OMP_NUM_THREADS": "1", "TLM_BOOK_TYPECHECK": "0"}
+    command = [sys.executable, __file__, "--child", job, engine, str(path)]
+    return json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def side_by_side(job: str, engines: list[str], path: Path, rounds: int) -> dict[str, dict]:
+    runs: dict[str, list[dict]] = {engine: [] for engine in engines}
+    for round_ in range(rounds):
+        for engine in engines if round_ % 2 == 0 else engines[::-1]:
+            runs[engine].append(measure(job, engine, path))
+    found = {run["found"] for some in runs.values() for run in some}
+    if len(found) != 1:
+        raise SystemExit(f"{job}: the engines find different results, so their times cannot be compared: {found}")
+    return {
+        engine: {"seconds": [statistics.median(times) for times in zip(*(run["seconds"] for run in some))], "peak": statistics.median(run["peak"] for run in some)}
+        for engine, some in runs.items()
+    }
+
+
+def processor() -> str:
+    """The processor's name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def training_rows(folder: Path, rounds: int) -> list[dict]:
+    rows = []
+    for megabytes in SIZES:
+        path = folder / f"{megabytes}.jsonl"
+        found = side_by_side("train", ["ours", "tokenizers", "tokenizers, 2 threads"], path, rounds)
+        if megabytes == SIZES[0]:
+            measure("train", "save", path)
+            found["rescan (extrapolated)"] = {"seconds": measure("train", "rescan", path)["seconds"], "peak": None}
+        ours = found["ours"]["seconds"][0]
+        for engine, result in found.items():
+            seconds, peak = result["seconds"][0], result["peak"]
+            rows.append({"MB": megabytes, "engine": engine, "seconds": round(seconds, 2), "their time / ours": round(seconds / ours, 2), "peak MB": peak and round(peak)})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def encoding_rows(folder: Path, rounds: int) -> list[dict]:
+    path, rows = folder / f"{ENCODED}.jsonl", []
+    measure("train", "save", path)
+    found = side_by_side("encode", list(JOBS["encode"]), path, rounds)
+    size, ours = ENCODED, found["ours"]["seconds"]
+    for engine, result in found.items():
+        cold, warm = result["seconds"]
+        row = {"engine": engine, "cold MB/s": round(size / cold, 1), "warm MB/s": round(size / warm, 1), "cold: ours / theirs": round(cold / ours[0], 2)}
+        rows.append(row | {"warm: ours / theirs": round(warm / ours[1], 2), "peak MB": round(result["peak"])})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
+    return "\n".join(lines + ["| " + " | ".join("" if value is None else str(value) for value in row.values()) + " |" for row in rows])
+
+
+def text_of(report: dict) -> str:
+    corpus, machine = report["corpus"], report["machine"]
+    parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
+    about = ", ".join(f"{key} {value}" for key, value in machine.items())
+    return (
+        f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread unless the row says otherwise; all find the same merges; the rescanning"
+        f" trainer is timed for {3 * RESCANS} of its {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{table(report['training'])}\n\n"
+        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`\n\n{table(report['encoding'])}\n\n"
+        f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {about}.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of time: for a machine that has other work")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        return child(*options.child)
+    if options.cpu:
+        os.environ["BENCHMARK_CPU"] = "1"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        corpus = measure("corpus", "", folder)
+        print(corpus, flush=True)
+        training = training_rows(folder, options.rounds)
+        encoding = encoding_rows(folder, options.rounds)
+    versions = {library: version(library) for library in ("tokenizers", "tiktoken", "regex")}
+    machine = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version(), **versions}
+    report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "tokenization.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    (options.out / "tokenization.md").write_text(text_of(report), encoding="utf-8")
+    print("\n" + text_of(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+"""Our tokenizer beside `tokenizers`, `tiktoken` and `transformers`: equal ids on a list of hard texts, lossless conversions both ways.
+
+The three libraries read a pattern with three regular-expression engines, each with its own version of Unicode. They agree on every
+character that all three versions know; `newer()` computes the others, and no text here holds one.
+"""
+
+import functools
+import json
+import random
+import time
+import unicodedata
+
+import pytest
+import regex
+import tiktoken
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, byte_characters, documents, train_by_tokenizers
+
+PATTERNS = {"book": PATTERN, "gpt2": GPT2_PATTERN}
+SPECIALS = ["<|endoftext|>", "<|pad|>"]
+# Planes 4 to 13 of Unicode are empty, 15 and 16 for private use
+EVERYTHING = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xF0000)]))
+
+
+@functools.cache
+def members(name: str, engine: str) -> set[str]:
+    """The characters of one class, as one engine has it; found in runs."""
+    runs = f"(?:{name})+"
+    if engine == "regex":
+        return set("".join(regex.findall(runs, EVERYTHING)))
+    if engine == "tokenizers":
+        cut = pre_tokenizers.Split(tokenizers.Regex(runs), "removed", invert=True)
+        return set("".join(piece for piece, _ in cut.pre_tokenize_str(EVERYTHING)))
+    by_bytes = tiktoken.Encoding("bytes", pat_str=runs, mergeable_ranks={bytes([b]): b for b in range(256)}, special_tokens={})
+    return set(by_bytes.decode(by_bytes.encode_ordinary(EVERYTHING)))
+
+
+@functools.cache
+def newer() -> frozenset[str]:
+    """Characters that one engine's version of Unicode knows and another's does not."""
+    known = [members(r"\P{Cn}", engine) for engine in ("regex", "tokenizers", "tiktoken")]
+    return frozenset(set.union(*known) - set.intersection(*known))
+
+
+def old(text: str) -> str:
+    return "".join(c for c in text if c not in newer())
+
+
+def planes() -> list[str]:
+    """From each plane of Unicode: assigned characters, unassigned ones, private ones, close together and apart."""
+    rng, texts = random.Random(0), []
+    for plane in range(17):
+        letters = [chr(x) for x in range(plane << 16, (plane + 1) << 16) if not 0xD800 <= x <= 0xDFFF]
+        assigned = [c for c in letters if unicodedata.category(c) not in ("Cn", "Co")]
+        for some in (letters, assigned or letters):
+            chosen = rng.choices(some, k=400)
+            texts += ["".join(chosen), " ".join(chosen), "".join(c + rng.choice(["", "a", "1", " ", "\n", "'", "\u0301"]) for c in chosen)]
+    return texts
+
+
+HARD = [
+    "", " ", "  ", "\n", "\t", "a", "\0", "a\0b\0\0 \0", "\ufeffmark", "\ufffd", "\uffff\U0010ffff",
+    # emoji: with joiners, skin tones, flags, keycaps, selectors
+    "👩‍👩‍👧‍👦 👨🏽‍🚀 🏳️‍🌈 🇫🇷🇩🇪 1️⃣ ❤️ ☺︎ 👍🏿👍", "🍵🍵🍵 🍵", "\u200d \u200d\u200d a\u200db",
+    # combining marks, decomposed and stacked; a mark with nothing before it
+    "cafe\u0301 naïve nai\u0308ve Z\u0335\u0321\u0322alg\u0300\u0301\u0302\u0303o \u0301 \u0301\u0301a 1\u0301 !\u0301",
+    "हिन्दी में स्वागत है। नमस्ते ๆ ไทย กำลัง தமிழ்한국어 조선말 한국",
+    # from right to left; Arabic and Persian digits; marks of direction
+    "العربية: ١٢٣ كتابٌ، الكتابُ؟ فارسی ۴۵۶ עִבְרִית \u200fא\u200e \u202eabc\u202c", "بسم الله الرحمن الرحيم\u064b\u064c",
+    "中文没有空格。日本語もカタカナもひらがなも、ＡＢＣ１２３！ 「引用」 㐀 𠀀𪚥", "一二三 〇 ㈠ ①②③ Ⅳ ⅷ",
+    # spaces, tabs, line ends: runs, mixed, before and after a word; all of Unicode's white space; what is no white space
+    "   a    b     c      ", "\t\t\ta\t b \t\tc\t", "a\n\n\nb\r\nc\r\r\n \n d\n ", " \n \n\n  \n", "x" + " " * 3000 + "y" + "\n" * 3000 + "z" + "\t" * 3000,
+    " " * 100_000, "\n" * 100_000, "a" + " \t" * 50_000 + "b", "\u00a0a \u00a0b\u2003c\u3000d\u2028e\u2029f\u0085g\u000bh\u000ci\u1680j\u205fk\u202fl ",
+    "\x1c\x1d\x1e\x1f a\x1cb \x1c c\x1f\x1f \u180e a\u180eb \u200b \u2060 \ufeff",
+    "\x1c\x1d\x1e\x1f a\x1cb \x1c c\x1f\x1f \x0b\x0c \x0bd \x7f \x01\x02", "".join(a + b for a in map(chr, range(128)) for b in map(chr, range(128))),
+    # numbers
+    "0 00 007 3.14 1,000,000 1e-9 0xFF 1_000 12:30 2024-01-31 -5 +5 50% $5 №5 a1b2 1a2b 1st 2nd", "x² + y³ = z¹⁰ ½ ¾ ⅔ CO₂ H₂O ₀₁ ١٢ ໑໒ 𝟘𝟙 Ⅻ 四 ๓ 1½",
+    # contractions: lower and upper case, typographic, doubled, at the ends
+    "I'm you're he's we'll they'd I've don't 'tis", "I'M YOU'RE HE'S WE'LL THEY'D I'VE DON'T 'S", "I’m you’re he’s we’ll don’t ’tis l’été", "'s 's's ''s ' 's' 'S '' ''' o'clock's 'll'd", "’s ’ ’’ ʼs `s ´s",
+    # code
+    "def f(x):\n    return x**2  # comment\n\n\nclass A:\n\tpass\n", "for(int i=0;i<n;++i){a[i]+=b[i]<<2;}//x\r\n/* … */", "a_b __init__ _ __ _1 a_1 CamelCase snake_case SCREAMING_CASE kebab-case", "<a href=\"https://x.y/z?q=1&r=%20#t\">\\n\\\\</a>", "{'a': [1, 2.0, None], \"b\": \"\\u00e9\"}", "!!!??? ... --- === ~~~ @#$%^&*()", "→ ⇒ ∀x∈ℝ: x²≥0 ∎ ◺ αβγ ΑΒΓ ß ẞ ﬁ İi ıI ǅ ʰ ª º",
+    # names of specials, and almost
+    "a<|endoftext|>b", "<|endoftext|><|pad|>", "<|endoftext|", " <|endoftext|> <|pad|> <|none|>", "<|<|pad|>|>",
+    # long without a space
+    "a" * 20_000, "ab" * 10_000, "中" * 10_000, "7" * 10_000, "!" * 10_000, "\u0301" * 10_000, "🍵" * 5_000,
+]
+
+
+def texts() -> list[str]:
+    return [old(text) for text in [*HARD, *planes(), *documents()[40:]]]
+
+
+@functools.cache
+def trained(name: str, order: str = "bytes") -> Tokenizer:
+    """Learned from the book's corpus and a few hard texts; with order "gpt2", the bytes numbered as GPT-2 numbers them."""
+    hard = [old(text) for text in HARD if len(text) < 1000]
+    made = Tokenizer.train([*documents()[:40], *hard, *hard], 2000, specials=SPECIALS, pattern=PATTERNS[name])
+    if order == "bytes":
+        return made
+    letters = byte_characters()
+    rank = {letter: i for i, letter in enumerate(sorted(letters))}
+    return Tokenizer(made.merges, SPECIALS, made.pattern, ids=[*(rank[letter] for letter in letters), *range(256, len(made))])
+
+
+@functools.cache
+def scattered(name: str) -> Tokenizer:
+    """The ids in any order whatever, but for those of the specials among themselves."""
+    made = trained(name)
+    ids = random.Random(1).sample(range(len(made)), len(made))
+    ids[-2:] = sorted(ids[-2:])
+    return Tokenizer(made.merges, SPECIALS, made.pattern, ids=ids)
+
+
+BOTH = pytest.mark.parametrize("name", PATTERNS)
+ORDERS = pytest.mark.parametrize("order", ["bytes", "gpt2"])
+
+
+@pytest.mark.parametrize("name", [r"\s", r"\p{L}", r"\p{M}", r"\p{N}"])
+def test_the_engines_agree_on_every_character_that_all_know(name):
+    ours = members(name, "regex")
+    for engine in ("tokenizers", "tiktoken"):
+        assert ours ^ members(name, engine) <= newer()
+    assert name != r"\s" or ours == members(name, "tokenizers") == members(name, "tiktoken")
+
+
+@BOTH
+@ORDERS
+def test_hard_texts_have_the_same_ids(name, order):
+    tok = trained(name, order)
+    rust, tik = tok.to_tokenizers(), tok.to_tiktoken()
+    for text in texts():
+        ids = tok.encode(text)
+        assert ids == rust.encode(text).ids, text[:50]
+        assert ids == tik.encode_ordinary(text), text[:50]
+        if len(text) < 1000:
+            assert tok.decode(ids) == text == tik.decode(ids) == rust.decode(ids, skip_special_tokens=False)
+
+
+@BOTH
+def test_ids_in_any_order_have_the_same_ids(name):
+    tok = scattered(name)
+    rust = tok.to_tokenizers()
+    for text in texts():
+        assert tok.encode(text) == rust.encode(text).ids, text[:50]
+    with pytest.raises(ValueError, match="ids: got merges out of order"):
+        tok.to_tiktoken()
+
+
+@BOTH
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_generated_texts_have_the_same_ids(name, data):
+    tok, rust, tik = engines(name)
+    signs = st.sampled_from(" \n\t'’_.aZ0é½²٣中हि\u0301\u200d\x1c\x85\u3000🍵")
+    text = old("".join(data.draw(st.lists(signs | st.text(max_size=8), max_size=30))))
+    ids = tok.encode(text)
+    assert ids == rust.encode(text).ids == tik.encode_ordinary(text)
+    assert tok.decode(ids) == text
+
+
+@functools.cache
+def engines(name: str):
+    tok = trained(name)
+    return tok, tok.to_tokenizers(), tok.to_tiktoken()
+
+
+@BOTH
+def test_names_of_specials_where_they_are_allowed(name):
+    tok, _, tik = engines(name)
+    rust = tok.to_tokenizers()
+    rust.encode_special_tokens = False  # all are allowed
+    for text in [text for text in HARD if "<|" in text]:
+        ids = tok.encode(text, allowed_special=set(SPECIALS))
+        assert ids == rust.encode(text).ids == tik.encode(text, allowed_special="all")
+        one = tok.encode(text, allowed_special={"<|pad|>"})
+        assert one == tik.encode(text, allowed_special={"<|pad|>"}, disallowed_special=())
+        assert tok.decode(ids) == tok.decode(one) == text
+
+
+@BOTH
+@pytest.mark.parametrize("unit", ["a", "é", "7"])
+def test_a_megabyte_without_a_space_takes_a_moment(name, unit):
+    """A way of merging that is quadratic would take hours."""
+    tok, rust, tik = engines(name)
+    text = unit * (1_000_000 // len(unit.encode()))
+    start = time.process_time()
+    ids = tok.encode(text)
+    assert time.process_time() - start < 20
+    assert ids == tik.encode_ordinary(text) == rust.encode(text).ids
+
+
+def test_a_megabyte_of_random_letters_and_of_spaces():
+    tok, rust, tik = engines("gpt2")
+    letters = "".join(random.Random(2).choices("etaoinshrdlu", k=1_000_000))
+    assert tok.encode(letters) == tik.encode_ordinary(letters) == rust.encode(letters).ids
+    spaces = " " * 1_000_000  # tiktoken's regular expressions give up on a run of a million
+    assert tok.encode(spaces) == rust.encode(spaces).ids
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83c\udf75"])
+def test_a_lone_surrogate_is_an_error_here_and_in_tokenizers(text):
+    tok, rust, tik = engines("book")
+    with pytest.raises(ValueError, match="surrogate"):
+        tok.encode(text)
+    with pytest.raises(TypeError):
+        rust.encode(text)
+    # tiktoken mends the text without a word
+    mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert tik.encode_ordinary(text) == tok.encode(mended)
+
+
+def same(a: Tokenizer, b: Tokenizer) -> bool:
+    return (a.merges, list(a.ids), a.specials, a.pattern) == (b.merges, list(b.ids), b.specials, b.pattern)
+
+
+@BOTH
+def test_to_tokenizers_and_back_loses_nothing(name, tmp_path):
+    for tok in (trained(name), trained(name, "gpt2"), scattered(name), Tokenizer([], [], PATTERNS[name])):
+        engine = tok.to_tokenizers()
+        assert same(Tokenizer.from_tokenizers(engine), tok)
+        engine.save(str(tmp_path / "tokenizer.json"))
+        assert same(Tokenizer.from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))), tok)
+
+
+def test_gpt2_files_and_back_lose_nothing(tmp_path):
+    for tok in (trained("gpt2"), trained("gpt2", "gpt2"), scattered("gpt2"), Tokenizer([], [], GPT2_PATTERN)):
+        tok.save_gpt2(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["merges.txt", "vocab.json"]
+        assert same(Tokenizer.load_gpt2(tmp_path), tok)
+
+
+def test_transformers_reads_the_files(tmp_path):
+    from transformers import GPT2Tokenizer
+
+    tok = trained("gpt2", "gpt2")
+    tok.save_gpt2(tmp_path)
+    theirs = GPT2Tokenizer.from_pretrained(str(tmp_path))
+    assert len(theirs) == len(tok)
+    for text in texts():
+        if "<|endoftext|>" not in text:  # their tokenizer always allows it
+            assert theirs.encode(text) == tok.encode(text), text[:50]
+    assert theirs.encode("a<|endoftext|>b") == tok.encode("a<|endoftext|>b", allowed_special={"<|endoftext|>"})
+    theirs.add_special_tokens({"additional_special_tokens": ["<|pad|>"]})
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = Tokenizer.from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "theirs" / "tokenizer.json")))
+    assert same(again, tok)
+
+
+@BOTH
+@pytest.mark.filterwarnings("ignore:vocab_size")
+def test_the_rust_trainer_learns_our_merges(name):
+    texts = [*documents(), *(old(text) for text in HARD if len(text) < 1000)]
+    ours = Tokenizer.train(texts, 100_000, pattern=PATTERNS[name])
+    theirs = Tokenizer.train(iter(texts), 100_000, pattern=PATTERNS[name], engine="tokenizers")
+    assert same(ours, theirs) and len(ours.merges) > 3000  # to the end, where every choice is among many equals
+    with pytest.raises(TypeError):
+        train_by_tokenizers([b"bytes"], 3)
+
+
+@pytest.mark.filterwarnings("ignore:vocab_size")
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("ab é中", max_size=20), max_size=8), st.integers(0, 30))
+def test_the_rust_trainer_learns_our_merges_from_small_texts(texts, n_merges):
+    ours = Tokenizer.train(texts, 257 + n_merges)
+    assert train_by_tokenizers(texts, n_merges) == ours.merges
+
+
+def broken(change) -> tokenizers.Tokenizer:
+    """A good engine after one change of its file."""
+    state = json.loads(trained("gpt2").to_tokenizers().to_str())
+    change(state)
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def changed(change):
+    engine = trained("gpt2").to_tokenizers()
+    change(engine)
+    return engine
+
+
+REFUSED = {
+    "normalizer": lambda: changed(lambda e: setattr(e, "normalizer", normalizers.NFC())),
+    "truncation": lambda: changed(lambda e: e.enable_truncation(8)),
+    "padding": lambda: changed(lambda e: e.enable_padding()),
+    "post_processor": lambda: changed(lambda e: setattr(e, "post_processor", processors.TemplateProcessing("<|pad|> $0", special_tokens=[("<|pad|>", 1999)]))),
+    "decoder": lambda: changed(lambda e: setattr(e, "decoder", decoders.Fuse())),
+    "model": lambda: changed(lambda e: setattr(e, "model", models.WordLevel({"a": 0}, "a"))),
+    "dropout": lambda: changed(lambda e: setattr(e.model, "dropout", 0.1)),
+    "unk_token": lambda: changed(lambda e: setattr(e.model, "unk_token", "a")),
+    "continuing_subword_prefix": lambda: broken(lambda s: s["model"].update(continuing_subword_prefix="##", merges=[])),
+    "byte_fallback": lambda: broken(lambda s: s["model"].update(byte_fallback=True)),
+    "ignore_merges": lambda: broken(lambda s: s["model"].update(ignore_merges=True)),
+    "add_prefix_space": lambda: changed(lambda e: setattr(e, "pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=True))),
+    "use_regex": lambda: changed(lambda e: setattr(e, "pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))),
+    "pre_tokenizer": lambda: changed(lambda e: setattr(e, "pre_tokenizer", pre_tokenizers.Whitespace())),
+    "special": lambda: changed(lambda e: e.add_tokens(["new"])),
+    "lstrip": lambda: changed(lambda e: e.add_special_tokens([AddedToken("new", lstrip=True)])),
+    "vocab": lambda: broken(lambda s: s["model"]["vocab"].update(spare=2000)),
+    "merges": lambda: broken(lambda s: s["model"]["merges"].reverse()),
+    "numbers": lambda: broken(lambda s: s["model"]["vocab"].update({"<|pad|>": 5000}) or s["added_tokens"][-1].update(id=5000)),
+}
+
+
+@pytest.mark.parametrize("part", REFUSED)
+def test_what_has_no_place_here_is_refused(part):
+    with pytest.raises(ValueError, match=part):
+        Tokenizer.from_tokenizers(REFUSED[part]())
+
+
+def test_what_an_engine_cannot_hold_is_refused(tmp_path):
+    a, b = 97, 98
+    with pytest.raises(ValueError, match="two tokens spelled 'ab'"):
+        Tokenizer([(a, b)], ["ab"]).to_tokenizers()
+    with pytest.raises(ValueError, match="two tokens spelled 'aaa'"):
+        Tokenizer([(a, a), (256, a), (a, 256)], pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+    with pytest.raises(ValueError, match="never produced"):
+        Tokenizer([(b, 99), (a, b), (257, 99)]).to_tiktoken()  # abc is always a, bc
+    with pytest.raises(ValueError, match="begins another"):
+        Tokenizer([], ["<a>", "<a>b"]).to_tiktoken()
+    with pytest.raises(ValueError, match="pattern"):
+        Tokenizer([], pattern=PATTERN).save_gpt2(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    for convert in (Tokenizer.to_tokenizers, Tokenizer.to_tiktoken):
+        with pytest.raises(ValueError, match="pattern"):
+            convert(Tokenizer([(a, b)], pattern=r"(?<x>a)(?&x)?+|[\w--\d]|(?r).|\X"))  # the module regex alone
+    # read by both, but otherwise: ½ is \w in Oniguruma alone, and U+200D in regex alone
+    with pytest.raises(ValueError, match="tokenizers reads in the same way"):
+        Tokenizer([], pattern=r"\w+|\W").to_tokenizers()
+
+
+@pytest.mark.parametrize("file, content", [
+    ("vocab.json", ""), ("vocab.json", "[]"), ("vocab.json", '{"a": "b"}'), ("vocab.json", '{"a": 0}'), ("merges.txt", "a b c\n"), ("merges.txt", "zz z\n"),
+    ("merges.txt", "a b\na b\n"), ("merges.txt", b"\xff"), ("vocab.json", b"\xff"), ("vocab.json", "[" * 100_000),
+])
+def test_broken_gpt2_files(file, content, tmp_path):
+    Tokenizer.train(documents()[:3], 270, pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match="folder: got .* want files that save_gpt2 wrote"):
+        Tokenizer.load_gpt2(tmp_path)
+
+
+def test_a_failed_save_leaves_the_old_files(tmp_path):
+    tok = trained("gpt2")
+    tok.save_gpt2(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "merges.txt.part").mkdir()
+    with pytest.raises(OSError):
+        Tokenizer([], pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+    (tmp_path / "merges.txt.part").rmdir()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("library", ["tokenizers", "tiktoken"])
+def test_without_the_library_the_error_names_it(library, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=f"pip install {library}"):
+        getattr(Tokenizer([]), f"to_{library}")()
