@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from tlm_book import attention, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
-from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm
+from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm, translation
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import embedding as s_embedding
@@ -33,6 +33,7 @@ from tlm_book.spec import operators as s_operators
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
 from tlm_book.spec import transformer_lm as s_transformer_lm
+from tlm_book.spec import translation as s_translation
 from tlm_book.tokenization import Tokenizer, Vocabulary
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -59,6 +60,18 @@ def ids(*numbers: int) -> np.ndarray:
 
 def translator() -> encoder_decoder.EncoderDecoder:
     return encoder_decoder.EncoderDecoder(encoder_decoder.EncoderDecoderConfig(11, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8))
+
+
+def french_english() -> translation.Translator:
+    letters = translation.WordList(tuple("abcdefgh"))
+    return translation.Translator(translator(), letters, letters)
+
+
+def spoiled_translator() -> encoder_decoder.EncoderDecoder:
+    spoiled = translator()
+    with torch.no_grad():
+        spoiled.unembedding.weight[0] = float("nan")
+    return spoiled
 
 
 def step_with_a_past() -> object:
@@ -402,7 +415,7 @@ CASES = [
     Case("attention_backward dO", lambda: s_gradients.attention_backward(X(2, 3), X(2, 4), X(2, 4), X(2, 5)), ValueError, ("dO: got shape (2, 3)", "(2, 5)")),
     Case("multi_head_attention Q", lambda: s_multi_head.multi_head_attention(X(2, 3), X(2, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("Q: got shape (2, 3)", "(rows, 4)")),
     Case("multi_head_attention V", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("V: got shape (2, 2)", "(3, v)")),
-    Case("multi_head_attention W_O", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(3, 4), *np.ones((3, 1, 4, 2)), X(3, 4)), ValueError, ("W_O: got shape (3, 4)", "(2, d)")),
+    Case("multi_head_attention W_O", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(3, 4), *np.ones((3, 1, 4, 2)), X(3, 4)), ValueError, ("W_O: got shape (3, 4)", "(2, o)")),
     Case("EncoderDecoder source empty", lambda: translator()(tokens()[None], tokens(1)[None]), ValueError, ("source: got 0 rows", "max_len = 8")),
     Case("EncoderDecoder source long", lambda: translator()(tokens(*range(9))[None], tokens(1)[None]), ValueError, ("source: got 9 rows", "max_len = 8")),
     Case("EncoderDecoder target long", lambda: translator()(tokens(1)[None], tokens(*range(9))[None]), ValueError, ("target: got 9 rows", "max_len = 8")),
@@ -493,6 +506,14 @@ CASES = [
     Case("Tokenizer.train vocab_size 300.0", lambda: Tokenizer.train(["aa"], 300.0), TypeError, ("vocab_size: got 300.0", "a whole number")),
     Case("Tokenizer.train one str", lambda: Tokenizer.train("hello", 300), TypeError, ("texts: got one str", "list of str")),
     Case("Tokenizer.train bytes", lambda: Tokenizer.train([b"hello"], 300), TypeError, ("text: got bytes", "str")),
+    Case("to_tokenizers one spelling", lambda: Tokenizer([(97, 98)], ["ab"]).to_tokenizers(), ValueError, ("tokenizer: got two tokens spelled 'ab'",)),
+    Case("to_tokenizers pattern", lambda: Tokenizer([], pattern=r"\w+|\W").to_tokenizers(), ValueError, ("pattern: got", "tokenizers reads in the same way")),
+    Case("from_tokenizers no engine", lambda: Tokenizer.from_tokenizers("tokenizer.json"), TypeError, ("engine: got str", "tokenizers.Tokenizer")),
+    Case("to_tiktoken never produced", lambda: Tokenizer([(98, 99), (97, 98), (257, 99)]).to_tiktoken(), ValueError, ("merges: got token 258",)),
+    Case("to_tiktoken names", lambda: Tokenizer([], ["<a>", "<a>b"]).to_tiktoken(), ValueError, ("specials: got", "none begins another")),
+    Case("save_gpt2 pattern", lambda: Tokenizer([]).save_gpt2(tempfile.gettempdir()), ValueError, ("pattern: got", "GPT2_PATTERN")),
+    Case("train_by_tokenizers n_merges", lambda: tokenization.train_by_tokenizers(["aa"], -1), ValueError, ("n_merges: got -1",)),
+    Case("train_by_tokenizers bytes", lambda: tokenization.train_by_tokenizers([b"aa"], 1), TypeError, ("text: got bytes",)),
     Case("Tokenizer.train pattern", lambda: Tokenizer.train(["aa"], 300, pattern="("), ValueError, ("pattern: got '('", "regular expression")),
     Case("Tokenizer.train pattern leaves out", lambda: Tokenizer.train(["a1"], 300, pattern="[a-z]+"), ValueError, ("pattern: got '[a-z]+'", "leaves out no part")),
     Case("Tokenizer.train engine", lambda: Tokenizer.train(["aa"], 300, engine="rust"), ValueError, ("engine: got 'rust'", "'tokenizers'")),
@@ -607,6 +628,34 @@ CASES = [
     Case("complete seed negative", lambda: inference.complete(model(), tokenizer(), "hi", seed=-1), ValueError, ("seed: got -1", "from 0 to")),
     Case("complete seed too big", lambda: inference.complete(model(), tokenizer(), "hi", 1, seed=2**70), ValueError, ("seed: got 1180591620717411303424",)),
     Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("got -1", "≥ 0")),
+    # translation
+    Case("translate unknown word", lambda: translation.translate(french_english(), "a z"), ValueError, ("sentence: got 'z'", "the 8 words")),
+    Case("translate empty", lambda: translation.translate(french_english(), "  "), ValueError, ("sentences: got one without words", "at least one word")),
+    Case("translate long", lambda: translation.translate(french_english(), "a " * 9), ValueError, ("source: got 9 rows", "max_len = 8")),
+    Case("translate bytes", lambda: translation.translate(french_english(), b"a"), TypeError, ("sentence: got bytes", "str")),
+    Case("translate beam of 0", lambda: translation.translate(french_english(), "a", width=0), ValueError, ("width: got 0", "at least 1")),
+    Case("translate beam of 1.5", lambda: translation.translate(french_english(), "a", width=1.5), TypeError, ("width: got 1.5", "whole number")),
+    Case("translate length_power nan", lambda: translation.translate(french_english(), "a", width=2, length_power=float("nan")), ValueError, ("length_power: got nan", "≥ 0")),
+    Case("translate_all one str", lambda: translation.translate_all(french_english(), "a"), TypeError, ("sentences: got one str", "a list")),
+    Case("translate_all none", lambda: translation.translate_all(french_english(), []), ValueError, ("sentences: got none", "at least one")),
+    Case("WordList decode number", lambda: translation.WordList(("a",)).decode([4]), IndexError, ("tokens: got 4", "0 to 3")),
+    Case("sentence_pairs 0", lambda: translation.sentence_pairs(0), ValueError, ("count: got 0", "at least 1")),
+    Case("train_translator nothing", lambda: translation.train_translator([]), ValueError, ("pairs: got none", "at least one")),
+    Case("translation_loss start", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(1, 3, 2)[None]), ValueError, ("target: got a start sign", "only")),
+    Case("translation_loss no stop", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(3, 4)[None]), ValueError, ("target: got a sentence without the stop sign", "one at the end")),
+    Case("translation_loss batch", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(3, 2).expand(2, 2)), ValueError, ("target: got shape (2, 2)", "as many sequences as source")),
+    Case("translation_loss padding only", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(0, 0)[None]), ValueError, ("weights: got weights that sum to zero", "positive sum")),
+    Case("search without start token", lambda: translator().decode(tokens()[None], z(1, 2, 8)), ValueError, ("target: got 0 rows", "max_len = 8")),
+    Case("greedy_search one row", lambda: translation.greedy_search(translator(), tokens(3)), ValueError, ("source: got shape (1,)", "(batch, n)")),
+    Case("greedy_search stop", lambda: translation.greedy_search(translator(), tokens(3)[None], stop=11), IndexError, ("stop: got 11", "from 0 to 10")),
+    Case("greedy_search max_new 0", lambda: translation.greedy_search(translator(), tokens(3)[None], max_new=0), ValueError, ("max_new: got 0", "at least 1")),
+    Case("greedy_search max_new 9", lambda: translation.greedy_search(translator(), tokens(3)[None], max_new=9), ValueError, ("max_new: got 9", "at most max_len = 8")),
+    Case("greedy_search visible", lambda: translation.greedy_search(translator(), tokens(3, 4)[None], torch.ones(2, 2, dtype=torch.bool)), ValueError, ("visible: got shape (2, 2)", "(1, 2)")),
+    Case("beam_search width 0", lambda: translation.beam_search(translator(), tokens(3)[None], width=0), ValueError, ("width: got 0", "at least 1")),
+    Case("beam_search from nan", lambda: translation.beam_search(spoiled_translator(), tokens(3)[None]), ValueError, ("model: got scores", "finite")),
+    Case("beam_search other model", lambda: translation.beam_search(model(), tokens(3)[None]), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
+    Case("spec beam_search width 0", lambda: s_translation.beam_search(lambda y: X(len(y), 3), 0, 1, 4, 0), ValueError, ("width: got 0", "at least 1")),
+    Case("spec greedy_search max_new 0", lambda: s_translation.greedy_search(lambda y: X(len(y), 3), 0, 1, 0), ValueError, ("max_new: got 0", "at least 1")),
 ]  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from tlm_book import operators
 from tlm_book.attention import CausalAttention
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
 from tlm_book.embedding import Embedding
+from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderConfig
 from tlm_book.feed_forward import ACTIVATIONS, FeedForward
-from tlm_book.multi_head import MultiHeadAttention
+from tlm_book.multi_head import CrossAttention, MultiHeadAttention
 from tlm_book.normalization import Normalization
 from tlm_book.operators import MEANS, Causal, Kind, add, concat, compose, derive, derives, residual
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
@@ -405,6 +406,18 @@ class Tied(nn.Module):
         return self.out(self.table(tokens))
 
 
+class RoundsTogether(nn.Parameter):
+    """A weight that rounds the rows it meets in steps set by all of them, as some libraries for weights of few bits do."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is F.linear:
+            step = args[0].abs().mean() / 4
+            args = ((args[0] / step).round() * step, *args[1:])
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+
 DESERVED = {  # unproved, and by experiment indeed not autoregressive
     "softmax over rows": lambda: nn.Softmax(dim=0),
     "log-softmax over rows": lambda: nn.LogSoftmax(dim=-2),
@@ -433,6 +446,10 @@ DESERVED = {  # unproved, and by experiment indeed not autoregressive
     "encoder of a subclass": lambda: Causal(nn.TransformerEncoder(SubLayer(D, 2, 8, 0.0), 2)),
     "subclass of the wrapper": lambda: SubCausal(encoder()),
     "encoder without layers": lambda: nn.TransformerEncoder(encoder(), 0),
+    "stack, batch norm at its end": lambda: Causal(nn.TransformerEncoder(encoder(batch_first=True), 1, nn.BatchNorm1d(D))),
+    "compiled by a program of one's own": lambda: replaced(nn.Linear(D, D), _compiled_call_impl=lambda x: x.flip(-2)),
+    "weights that round all rows together": lambda: replaced(nn.Linear(D, D), weight=RoundsTogether(torch.randn(D, D))),
+    "such weights inside": lambda: Causal(replaced(encoder(), linear2=replaced(nn.Linear(8, D), weight=RoundsTogether(torch.randn(D, 8))))),
     "transformer": lambda: nn.Transformer(D, 2, 1, 1, 8, 0.0),
     "tied table with max_norm": lambda: Tied(),
 }
@@ -553,6 +570,44 @@ def test_the_wrapper_masks_each_sequence_of_a_batch(batch_first, grad):
         with torch.set_grad_enabled(grad):
             together = module(batch) if batch_first else module(batch.transpose(0, 1)).transpose(0, 1)
             assert torch.allclose(together, torch.stack([module(x) for x in batch]), atol=1e-12)
+
+
+class Unmasked(CrossAttention):
+    def attend(self, x, keys, values, visible=None, causal=False):
+        return super().attend(x, keys, values, visible, False)
+
+
+def with_parts(block: nn.Module, **parts: nn.Module) -> nn.Module:
+    for name, part in parts.items():
+        block.set_submodule(name.replace("__", "."), part)
+    return block
+
+
+CROSS = EncoderDecoderConfig(7, d_model=D, d_ff=6, n_layers=1, n_heads=2, max_len=9, dropout=0.3)
+CROSS_PARTS = {
+    "self-attention of another type": dict(self_attention=Unmasked(D, 2)),
+    "queries that see one another": dict(cross_attention__query=Subclass(D, D)),
+    "random keys of the memory": dict(cross_attention__key=nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5))),
+}
+
+
+@pytest.mark.parametrize("name", CROSS_PARTS)
+def test_a_block_with_memory_and_parts_of_another_kind(name):
+    torch.manual_seed(0)
+    memory = torch.randn(3, D, dtype=torch.double)
+    block = CrossBlock(CROSS).double().eval()
+    assert derive(block).autoregressive and not refuted(block, [Kind.AUTOREGRESSIVE], 0, memory)
+    assert derive(with_parts(CrossBlock(CROSS).eval(), dropout=nn.Identity())).autoregressive
+    block = with_parts(block, **CROSS_PARTS[name]).double()
+    assert derive(block).kind is Kind.UNPROVED and leaks(block, 0, memory)
+
+
+def test_a_random_memory_is_not_fixed():
+    model = EncoderDecoder(CROSS).double().eval()
+    source, target = torch.randint(7, (2, 5))
+    assert derive(model).autoregressive and torch.allclose(model(source, target)[:3], model(source, target[:3]))
+    model.encoder.train()
+    assert derive(model).kind is Kind.UNPROVED and not torch.allclose(model(source, target)[:3], model(source, target[:3]))
 
 
 def test_hooks_on_all_modules_at_once_are_seen():

@@ -71,19 +71,16 @@ def decoder_block(
     def FF(X):
         return feed_forward(X, **w["FF"], activation=activation)
 
+    def normalized(X, name):
+        if norm == "none":
+            return X
+        return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
+
     def N_ca(X):
-        return (
-            X
-            if norm == "none"
-            else layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)
-        )
+        return normalized(X, "N_ca")
 
     def N_ff(X):
-        return (
-            X
-            if norm == "none"
-            else layer_norm(X, **w["N_ff"], eps=eps, eps_mode=eps_mode)
-        )
+        return normalized(X, "N_ff")
 
     if norm == "post":
         return N_ff(res(FF)(N_ca(res(CA)(X))))

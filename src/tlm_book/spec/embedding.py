@@ -163,7 +163,7 @@ def shifted_pmi(
     number: Float[np.ndarray, "V V"], k: float, q: Float[np.ndarray, "V"]
 ) -> Float[np.ndarray, "V V"]:
     """M[w, c] = log( #(w, c) / (k r_w q_c) ), r_w the sum of row w; −∞ where the pair
-    does not occur. For q_c = n_c / N it is PMI − log k. (T-sgns-pmi)
+    does not occur. For q_c the share of context c it is PMI − log k. (T-sgns-pmi)
 
     ValueError when a row has no pair, a number is negative, or k or q is not positive.
 

@@ -61,6 +61,7 @@ def encoder_block(
     return Z4
 
 
+# encoder_decoder: The encoder
 def encoder(
     X: Float[np.ndarray, "n d"], blocks: Sequence[Block], **settings: Any
 ) -> Float[np.ndarray, "n d"]:
@@ -121,6 +122,7 @@ def cross_block(
     return Z6
 
 
+# encoder_decoder: The decoder
 def decoder(
     Y: Float[np.ndarray, "m d"],
     memory: Float[np.ndarray, "n d"],

@@ -105,36 +105,19 @@ class Network:
     activations: Mapping[Hashable, Callable[[float], float]]
 
     def __post_init__(self) -> None:
-        wanted = dict(
-            zip(("inputs", "activations", "outputs"), vertex_sets(self.graph))
-        )
-        for name, vertices in wanted.items():
+        names = ("inputs", "activations", "outputs")
+        for name, vertices in zip(names, vertex_sets(self.graph)):
             got = tuple(getattr(self, name))
             same = len(got) == len(vertices) and set(got) == vertices
-            expects(
-                same,
-                name,
-                got,
-                f"the vertices {sorted(map(str, vertices))}, each once",
-            )
+            wanted = f"the vertices {sorted(map(str, vertices))}, each once"
+            expects(same, name, got, wanted)
         bare = [edge[:2] for edge in self.graph.edges(data="w") if edge[2] is None]
-        expects(
-            not bare,
-            "graph",
-            f"no weight on {bare[:1]}",
-            'an attribute "w" on each edge',
-        )
-        bare = [
-            v
-            for v in self.graph
-            if v not in self.inputs and "b" not in self.graph.nodes[v]
-        ]
-        expects(
-            not bare,
-            "graph",
-            f"no bias on {bare[:1]}",
-            'an attribute "b" on each vertex that is no input',
-        )
+        wanted = 'an attribute "w" on each edge'
+        expects(not bare, "graph", f"no weight on {bare[:1]}", wanted)
+        others = [v for v in self.graph if v not in self.inputs]
+        bare = [v for v in others if "b" not in self.graph.nodes[v]]
+        wanted = 'an attribute "b" on each vertex that is no input'
+        expects(not bare, "graph", f"no bias on {bare[:1]}", wanted)
 
 
 # feed_forward: A network on a graph

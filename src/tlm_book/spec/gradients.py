@@ -215,21 +215,19 @@ def multi_head_backward(
     """
     H = np.concatenate(heads(X, W_Q, W_K, W_V, causal=causal, scale=scale), axis=1)
     dH, dW_O, db_O = linear_backward(dY, H, W_O)
-    weights: dict[str, Array] = {"W_O": dW_O, "b_O": db_O}
-    weights |= {
-        name: np.zeros_like(W)
-        for name, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V))
-    }
+    separate = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
+    weights = {name: np.zeros_like(W) for name, W in separate.items()}
     dX = np.zeros_like(X)
     for i, dO in enumerate(np.split(dH, len(W_Q), axis=1)):
-        parts = (X @ W_Q[i], X @ W_K[i], X @ W_V[i])
+        parts = (X @ W[i] for W in separate.values())
         back = attention_backward(dO, *parts, causal, scale)
-        for (name, W), dP in zip((("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V)), back):
+        for (name, W), dP in zip(separate.items(), back):
             from_here, weights[name][i], _ = linear_backward(dP, X, W[i])
             dX = dX + from_here  # X is used three times by each head
-    return dX, weights
+    return dX, {**weights, "W_O": dW_O, "b_O": db_O}
 
 
+# gradients: Backwards through the block
 def block_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
