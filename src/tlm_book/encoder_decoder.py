@@ -161,7 +161,8 @@ class EncoderBlock(_Block):
 
 
 # encoder_decoder: The model in torch
-KeysValues = tuple[Float[Tensor, "*batch h n k"], Float[Tensor, "*batch h n v"]]
+# of any number of rows, which the axis _ leaves open
+KeysValues = tuple[Float[Tensor, "*batch h _ k"], Float[Tensor, "*batch h _ v"]]
 
 
 class CrossBlock(_Block):
@@ -196,26 +197,39 @@ class CrossBlock(_Block):
     ) -> tuple[Float[Tensor, "*batch m d"], KeysValues]:
         """The rows of y after the block, and all keys and values of self-attention so
         far. With a `past`, y is one new row."""
-        expects(
-            past is None or y.shape[-2] == 1,
-            "y",
-            f"{y.shape[-2]} rows",
-            "one row, when there is a past",
-        )
-        rows = self._reads(self.norm_self, y)
-        keys, values = self.self_attention.keys_values(rows)
-        if past is not None:
-            keys, values = (
-                torch.cat([past[0], keys], -2),
-                torch.cat([past[1], values], -2),
-            )
-        seen = self.self_attention.attend(rows, keys, values, causal=past is None)
-        y = self._adds(self.norm_self, y, seen)
+        y, past = self._looks_back(y, past)
         rows = self._reads(self.norm_cross, y)
         y = self._adds(
             self.norm_cross, y, self.cross_attention.attend(rows, *memory, visible)
         )
-        return self._thinks(y), (keys, values)
+        return self._thinks(y), past
+
+    def pattern(
+        self,
+        y: Float[Tensor, "*batch m d"],
+        memory: Float[Tensor, "*batch n d"],
+        visible: Bool[Tensor, "*batch n"] | None = None,
+    ) -> Float[Tensor, "*batch h m n"]:
+        """The weights of cross-attention when the block reads y and the memory."""
+        rows = self._reads(self.norm_cross, self._looks_back(y, None)[0])
+        return self.cross_attention.pattern(rows, memory, visible)
+
+    def _looks_back(
+        self, y: Float[Tensor, "*batch m d"], past: KeysValues | None
+    ) -> tuple[Float[Tensor, "*batch m d"], KeysValues]:
+        """The rows of y after masked self-attention, and all its keys and values."""
+        count = y.shape[-2]
+        one = past is None or count == 1
+        expects(one, "y", f"{count} rows", "one row, when there is a past")
+        rows = self._reads(self.norm_self, y)
+        new = self.self_attention.keys_values(rows)
+        so_far = (
+            new
+            if past is None
+            else (torch.cat([past[0], new[0]], -2), torch.cat([past[1], new[1]], -2))
+        )
+        seen = self.self_attention.attend(rows, *so_far, causal=past is None)
+        return self._adds(self.norm_self, y, seen), so_far
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
         layers = {"CA": self.cross_attention, "N_ca": self.norm_cross}
@@ -326,7 +340,9 @@ class EncoderDecoder(nn.Module):
         )
         return self.decode(target, self.encode(source, visible), visible)
 
-    def _rows(self, name: str, tokens: Tensor, embedding: Embedding) -> Tensor:
+    def _rows(
+        self, name: str, tokens: Int[Tensor, "*batch n"], embedding: Embedding
+    ) -> Float[Tensor, "*batch n d"]:
         expects(
             isinstance(tokens, Tensor),
             name,
@@ -401,12 +417,7 @@ class EncoderDecoder(nn.Module):
         memory, found = self.encode(source, visible), []
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:
-            rows = block._reads(block.norm_self, y)
-            z = block._adds(
-                block.norm_self, y, block.self_attention(rows, rows, causal=True)
-            )
-            rows = block._reads(block.norm_cross, z)
-            found.append(block.cross_attention.pattern(rows, memory, visible))
+            found.append(block.pattern(y, memory, visible))
             y = block(y, memory, visible)
         return torch.stack(found)
 
@@ -446,34 +457,33 @@ class EncoderDecoder(nn.Module):
 @derives(CrossBlock)
 def _cross_block(module: CrossBlock) -> Derivation:
     attention, cross = module.self_attention, module.cross_attention
+    for part in (attention, cross):
+        if type(part) is not CrossAttention:
+            why = f"no rule for {type(part).__name__} in place of CrossAttention"
+            return primitive("CrossBlock", Kind.UNPROVED, why)
     query, key, value = (
         derive(attention.query),
         derive(attention.key),
         derive(attention.value),
     )
     head = product("heads", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
+    made = [derive(layer).kind for layer in (cross.key, cross.value)]
+    hears = primitive(
+        "attention to a fixed memory",
+        Kind.UNPROVED if Kind.UNPROVED in made else Kind.ROWWISE,
+        "keys and values do not change",
+    )
     layers = {
         "SA": compose("SA", head, derive(attention.out)),
-        "CA": compose(
-            "CA",
-            primitive(
-                "attention to a fixed memory",
-                Kind.ROWWISE,
-                "keys and values do not change",
-            ),
-            derive(cross.out),
-        ),
+        "CA": compose("CA", derive(cross.query), hears, derive(cross.out)),
         "FF": derive(module.feed_forward),
     }
     norms = (module.norm_self, module.norm_cross, module.norm_feed_forward)
     steps = []
     for (name, layer), norm in zip(layers.items(), norms):
         N, drop = derive(norm), derive(module.dropout)
-        parts = (
-            ([N] if module.pre else [])
-            + [layer]
-            + ([drop] if module.dropout.p > 0 else [])
-        )
+        silent = drop.reason.startswith("identity")
+        parts = [N] * module.pre + [layer] + [drop] * (not silent)
         branch = (
             compose("∘".join(part.subject for part in reversed(parts)), *parts)
             if len(parts) > 1
@@ -485,8 +495,12 @@ def _cross_block(module: CrossBlock) -> Derivation:
 
 @derives(EncoderDecoder)
 def _encoder_decoder(module: EncoderDecoder) -> Derivation:
-    layers = [module.embedding, module.position]
-    if module.dropout.p > 0:
-        layers.append(module.dropout)
-    layers += [*module.decoder, module.norm_decoder, module.unembedding]
-    return compose("t ↦ T(s, t), source fixed", *map(derive, layers))
+    name, drop = "t ↦ T(s, t), source fixed", derive(module.dropout)
+    for part in module.encoder.modules():  # a random memory is not fixed
+        if isinstance(part, nn.Dropout) and derive(part).kind is Kind.UNPROVED:
+            return primitive(name, Kind.UNPROVED, "random in training mode")
+    rows = [module.embedding, module.position]
+    rest = [*module.decoder, module.norm_decoder, module.unembedding]
+    silent = drop.reason.startswith("identity")
+    steps = [*map(derive, rows), *[drop] * (not silent), *map(derive, rest)]
+    return compose(name, *steps)
