@@ -347,18 +347,25 @@ def _why_touched(module: nn.Module) -> str:
     before = module._forward_pre_hooks, nn.modules.module._global_forward_pre_hooks
     if own or everywhere or any(before):
         return "a hook may change what it computes"
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return "compiled: another program computes it"
     if any(callable(getattr(type(module), name, None)) for name in vars(module)):
         return "one of its methods is replaced"
+    held = [module._parameters, module._buffers, vars(module)]
+    tensors = [x for kept in held for x in kept.values() if isinstance(x, Tensor)]
+    if any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
+        return "one of its tensors is of a type of its own"
     return ""
 
 
 def derive(module: nn.Module) -> Derivation:
-    """The proof tree of what is known of x ↦ module(x), x one sequence (n, …); a
-    type without a rule is a leaf marked unproved.
+    """The proof tree of what is known of x ↦ module(x), x one sequence: rows (n, d)
+    or tokens (n,). A type without a rule is a leaf marked unproved.
 
-    The type must match exactly, for a subclass may compute something else. A forward
-    hook or a replaced method, here or in any module inside, proves nothing. Dropout
-    is read in the module's present mode. Where torch wants more than x: attention is
+    The type must match exactly, for a subclass may compute something else. Nothing
+    is proved of a module that has, itself or in any module inside, a forward hook, a
+    replaced method, a compiled call or a tensor of a type of its own. Dropout is read
+    in the module's present mode. Where torch wants more than x: attention is
     (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
     TypeError for anything but a torch module.
 
@@ -407,6 +414,7 @@ def _identity(module: nn.Identity) -> Derivation:
     return primitive("Identity", Kind.ROWWISE, "identity")
 
 
+# operators: Derivations of torch models
 def _entry_by_entry(module: nn.Module) -> Derivation:
     name = type(module).__name__
     if getattr(module, "inplace", False):

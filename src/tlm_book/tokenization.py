@@ -72,6 +72,7 @@ GPT2_PATTERN = (
 )
 
 
+# tokenization: Cutting into pre-tokens
 # The same rules for a text of ASCII characters, in the signs of `re`: twice as fast
 _ASCII = {
     PATTERN: r"[ ']?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?= \S)|\s+",
@@ -117,6 +118,7 @@ def _characters(text: str) -> str:
     return text
 
 
+# tokenization: Cutting into pre-tokens
 def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     """The pieces into which `pattern` cuts the text; joined, they are the text
     again.
@@ -167,6 +169,7 @@ def _bar(
     return tqdm(items, disable=disable, delay=0 if progress else 1, **settings)
 
 
+# tokenization: The implementation
 def _fuse(
     best: str,
     new: str,

@@ -1,17 +1,15 @@
 """Translation, from nothing to a sentence. Generated from book/translation.ipynb: edit the notebook, then `make export`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from tlm_book.checks import expects_positive
-
-Model = Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m V"]]
+from tlm_book.checks import expects, expects_positive
+from tlm_book.spec.inference import Model
 
 __all__ = [
-    "Model",
     "next_log_probs",
     "greedy_search",
     "Hypothesis",
@@ -66,6 +64,7 @@ def beam_search(
     Chapter: translation.
     """
     expects_positive(max_new=max_new, width=width)
+    expects(length_power >= 0, "length_power", length_power, "a number ≥ 0")
 
     def over(h: Hypothesis) -> bool:
         return h.tokens[-1:] == (stop,)
