@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, softmax_temperature
+from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
 from tlm_book.viewer.base import number
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", " a\n\t", "&amp;", "$x$",
@@ -45,6 +45,7 @@ PICTURES = {
     "temperature": lambda: softmax_temperature([2, 1, 0.5, -1], labels=["mat", "rug", "dog", "the"]),
     "widths": lambda: softmax_temperature(SCORES, width=64),
     "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
+    "sampling": lambda: sampling(np.arange(40) / 7, [f"t{j}" for j in range(40)], top_k=20, title="Next"),
 }
 every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 
@@ -96,7 +97,7 @@ def test_still_picture_stands_before_the_script(picture):
 def test_same_bytes_in_fresh_processes():
     script = (
         "import sys\nfrom tlm_book.viewer import *\n"
-        "for v in (merge_stepper([['a', 'b'], ['ab']]), clock_hands(), softmax_temperature([1., 2.]), epsilon_spread()):\n"
+        "for v in (merge_stepper([['a', 'b'], ['ab']]), clock_hands(), softmax_temperature([1., 2.]), epsilon_spread(), sampling([1., 2.], 'ab'.split('x') * 2)):\n"
         "    print(v.to_html(), v)\n"
         "assert 'torch' not in sys.modules, 'the pictures must not load torch'"
     )
@@ -108,7 +109,7 @@ def test_hostile_strings_stay_text():
     merges = [HOSTILE, [HOSTILE[0] + HOSTILE[1], *HOSTILE[2:]]]
     for view in (
         merge_stepper(merges, title=HOSTILE[0]), softmax_temperature(range(len(HOSTILE)), labels=HOSTILE, title=HOSTILE[1]),
-        clock_hands(title=HOSTILE[0]), epsilon_spread(title=HOSTILE[8] + HOSTILE[3]),
+        sampling(range(len(HOSTILE)), HOSTILE, title=HOSTILE[0]), clock_hands(title=HOSTILE[0]), epsilon_spread(title=HOSTILE[8] + HOSTILE[3]),
     ):  # fmt: skip
         html = view.to_html()
         assert html.count("<script") == html.count("</script") == 1
@@ -186,6 +187,36 @@ def test_still_spread():
     assert f"{1e-2 / (1e-2 + 1e-4):.6f}" in still and f"{1e-2 / np.sqrt(2e-4):.6f}" in still and "0.500000" in still
 
 
+@pytest.mark.parametrize("z", [[0.5, -2, 3, -1], np.array([0.5, -2, 3, -1], np.float32), torch.tensor([0.5, -2, 3, -1], dtype=torch.bfloat16)])
+def test_tokens_to_draw_from_stand_in_the_order_of_their_scores(z):
+    view = sampling(z, list("abcd"))
+    assert view.data["tokens"] == ["c", "a", "d", "b"] and view.data["scores"] == [0, -2.5, -4, -5] and view.top_k == 4
+    assert sampling([1, 2, 2, 2], list("abcd"), shown=2).data["tokens"] == ["b", "c", "d", "a"]
+
+
+def test_probabilities_to_draw_from_lose_what_is_impossible():
+    p = np.array([0.5, 0, 0.125, 0.375])
+    view = sampling(p, list("abcd"), probabilities=True)
+    assert view.data["tokens"] == ["a", "d", "c"]
+    assert np.abs(np.exp(view.data["scores"]) / np.exp(view.data["scores"]).sum() / [0.5, 0.375, 0.125] - 1).max() < 1e-4
+    assert repr(view) == "<sampling from 3 tokens: temperature 1, top_k 3, top_p 1; 0 drawn>"
+
+
+@pytest.mark.parametrize("k, p, kept", [(5, 1.0, 5), (2, 1.0, 2), (5, 0.49, 1), (5, 0.51, 2), (2, 0.7, 2), (2, 0.6, 1), (5, 0.01, 1)])
+def test_still_sampling_cuts_where_it_should(k, p, kept):
+    before = np.array([0.5, 0.24, 0.13, 0.07, 0.06])
+    view = sampling(np.log(before), list("abcde"), top_k=k, top_p=p)
+    after = before * (np.arange(5) < kept) / before[:kept].sum()
+    still = view.to_html().split("<script")[0]
+    rows = [re.findall(r"\d\.\d{3}", row) for row in re.findall("<tr>.*?</tr>", still)[1:]]
+    assert [row[:2] for row in rows] == [[f"{a:.3f}", f"{b:.3f}"] for a, b in zip(view_before(view), after)]
+
+
+def view_before(view):
+    e = np.exp(view.data["scores"])
+    return e / e.sum()
+
+
 @pytest.mark.parametrize("x, shown", [(999.9, "1000"), (0.000123456, "1.23 × 10⁻⁴"), (0.0099999, "0.0100"), (-1e5, "−1.00 × 10⁵"), (7, "7.00")])
 def test_numbers_for_reading(x, shown):
     assert number(x) == shown
@@ -202,6 +233,10 @@ def test_numbers_for_reading(x, shown):
     (lambda: softmax_temperature({1: [1.0], 4: [2.0]}), "width", 4, 2, ValueError),
     (lambda: softmax_temperature([1.0]), "width", 0, 2, ValueError),
     (lambda: epsilon_spread(), "epsilon", 0.5, 2.0, ValueError),
+    (lambda: sampling([1.0, 2.0], ["a", "b"]), "temperature", 0.5, 0.05, ValueError),
+    (lambda: sampling([1.0, 2.0], ["a", "b"]), "top_k", 1, 3, ValueError),
+    (lambda: sampling([1.0, 2.0], ["a", "b"]), "top_p", 0.5, 1.5, ValueError),
+    (lambda: sampling([1.0, 2.0], ["a", "b"]), "draws", 100000, 100001, ValueError),
     (lambda: epsilon_spread(), "sigma", 0.5, 0.0, ValueError),
 ])  # fmt: skip
 def test_choices_may_be_set_and_watched_and_the_page_follows(picture, name, good, bad, error):
@@ -257,6 +292,21 @@ BAD = [
     (TypeError, "labels: got a single str", lambda: softmax_temperature([1.0], labels="a")),
     (ValueError, "temperature: got 0, want a number from 0.01 to 100.0", lambda: softmax_temperature([1.0], temperature=0)),
     (ValueError, "epsilon: got 0, want a number from 1e-12 to 1.0", lambda: epsilon_spread(0)),
+    (ValueError, "scores: got shape (2, 2), want from 1 to 4096 numbers", lambda: sampling(np.eye(2), ["a", "b"])),
+    (ValueError, "scores: got shape (4097,), want", lambda: sampling(np.zeros(4097), ["a"])),
+    (ValueError, "scores: got numbers that are not finite", lambda: sampling([float("inf")], ["a"])),
+    (ValueError, "scores: got probabilities below 0", lambda: sampling([0.5, -0.1], ["a", "b"], probabilities=True)),
+    (ValueError, "scores: got probabilities below 0 or all 0", lambda: sampling([0.0], ["a"], probabilities=True)),
+    (ValueError, "scores: got no array", lambda: sampling([[1], [1, 2]], ["a", "b"])),
+    (TypeError, "scores: got list of dtype <U1, want real numbers", lambda: sampling(["a"], ["a"])),
+    (ValueError, "tokens: got 1 of them, want 2, one for each score", lambda: sampling([1.0, 2.0], ["a"])),
+    (TypeError, "tokens: got int at 1", lambda: sampling([1.0, 2.0], ["a", 1])),
+    (ValueError, "temperature: got 0.0, want a number from 0.1 to 10.0", lambda: sampling([1.0], ["a"], temperature=0.0)),
+    (ValueError, "top_k: got 0, want a whole number from 1 to 1", lambda: sampling([1.0], ["a"], top_k=0)),
+    (ValueError, "top_k: got 2, want", lambda: sampling([1.0, 0.0], ["a", "b"], top_k=2, probabilities=True)),
+    (ValueError, "top_p: got 0, want a number from 0.01 to 1.0", lambda: sampling([1.0], ["a"], top_p=0)),
+    (ValueError, "seed: got 4294967296, want", lambda: sampling([1.0], ["a"], seed=2**32)),
+    (ValueError, "shown: got 0, want a whole number from 1 to 64", lambda: sampling([1.0], ["a"], shown=0)),
     (TypeError, "epsilon: got True, want a number", lambda: epsilon_spread(True)),
     (ValueError, "sigma: got inf, want", lambda: epsilon_spread(sigma=float("inf"))),
 ]

@@ -9,9 +9,12 @@ import sys
 import numpy as np
 import pytest
 import torch
+import traitlets
 
 from tlm_book.viewer import attention, style, use_style
-from tlm_book.viewer.attention import MODULE, View
+from tlm_book.viewer.attention import View
+
+MODULE = View._esm
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", "", " a\n\t",
            "&amp;", "$x$", "\ud800", "x" * 5000, "👩\u200d👧"]  # fmt: skip
@@ -26,8 +29,26 @@ def softmax(shape: tuple[int, ...], seed: int = 0, causal: bool = True) -> np.nd
 
 
 def unpacked(view: View) -> np.ndarray:
-    picture = view.picture
-    return np.frombuffer(base64.b64decode(picture["weights"]), np.uint8).reshape(picture["shape"]) / 255
+    """The weights that the page holds, which stores what is not masked, row after row."""
+    return stored(view, 0)
+
+
+def stored(view: View, which: int) -> np.ndarray:
+    data = view.data
+    *heads, n, m = data["shape"]
+    mask, out = data["mask"], np.zeros(data["shape"])
+    seen = [(i, j) for i in range(n) for j in range(m) if not masked(mask, i, j, m)]
+    values = np.frombuffer(base64.b64decode(data["weights"][which]), np.uint8).reshape(*heads, len(seen))
+    for c, (i, j) in enumerate(seen):
+        out[..., i, j] = values[..., c] / 255
+    return out
+
+
+def masked(mask: str | None, i: int, j: int, m: int) -> bool:
+    if mask in (None, "causal"):
+        return mask is not None and j > i
+    byte, bit = divmod(i * m + j, 8)
+    return base64.b64decode(mask)[byte] >> (7 - bit) & 1 == 1
 
 
 def words(n: int) -> list[str]:
@@ -38,7 +59,7 @@ def words(n: int) -> list[str]:
 def test_any_rank_is_four_axes(shape):
     A = softmax(shape)
     view = attention(words(shape[-1]), A)
-    assert view.picture["shape"] == [1] * (4 - len(shape)) + list(shape)
+    assert view.data["shape"] == [1] * (4 - len(shape)) + list(shape)
     assert np.array_equal(unpacked(view), unpacked(attention(words(shape[-1]), A.tolist())))
 
 
@@ -56,22 +77,22 @@ def test_packing_error_is_half_a_step():
 
 def test_causal_needs_exact_zeros_above_the_diagonal_of_every_head():
     A = softmax((2, 2, 5, 5))
-    assert attention(words(5), A).picture["causal"]
+    assert attention(words(5), A).data["mask"] == "causal"
     A[1, 0, 2, 3] = 1e-9
-    assert not attention(words(5), A).picture["causal"]
-    assert not attention(words(1), [[1.0]]).picture["causal"]
-    assert not attention(words(2), np.eye(2), columns=words(2)).picture["causal"]
+    assert not attention(words(5), A).data["mask"]
+    assert not attention(words(1), [[1.0]]).data["mask"]
+    assert not attention(words(2), np.eye(2), columns=words(2)).data["mask"]
 
 
 def test_cross_attention_has_its_own_columns():
     view = attention(words(3), softmax((2, 3, 7), causal=False), columns=[f"c{j}" for j in range(7)])
-    assert view.picture["shape"] == [1, 2, 3, 7] and view.picture["columns"][6] == "c6"
+    assert view.data["shape"] == [1, 2, 3, 7] and view.data["columns"][6] == "c6"
 
 
 def test_page_is_self_contained():
     html = attention(words(4), softmax((4, 4)), title="T")._repr_mimebundle_()[0]["text/html"]
     assert MODULE in html and "</script" not in MODULE and "`</" not in MODULE
-    assert not re.search(r"https?:|//cdn|@import|\bimport\s|\bfetch\(|XMLHttpRequest|url\(", html)
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)|innerHTML|eval\(|//cdn|@import|\bimport\s|\bfetch\(|XMLHttpRequest|url\(", html)
 
 
 def test_hostile_tokens_stay_text():
@@ -81,7 +102,7 @@ def test_hostile_tokens_stay_text():
     assert "<img" not in html and "<!--" not in html and "<b>" not in html
     html.encode()  # no lone surrogate is left
     state = json.loads(re.search(r"const state = (\{.*\}), hear", html).group(1))
-    shown = state["picture"]["tokens"]
+    shown = state["data"]["tokens"]
     assert shown[0] == HOSTILE[0]  # whole, as text
     assert shown[3:7] == ["‹202E›abc", "‹200D›", "∅", "␣a⏎⇥"]
     assert shown[9] == "‹D800›" and shown[10] == "x" * 200 + "…" and shown[11] == HOSTILE[11]
@@ -94,8 +115,9 @@ def test_static_table_names_the_largest_weights():
 
 
 def test_size_of_a_page():
-    html = attention(words(64), softmax((4, 4, 64, 64)), title="x").to_html()
-    assert len(html.encode()) < 200_000
+    for causal, most in ((True, 120_000), (False, 165_000)):
+        html = attention(words(64), softmax((4, 4, 64, 64), causal=causal), title="x").to_html()
+        assert len(html.encode()) < most
 
 
 def test_same_bytes_in_fresh_processes():
@@ -118,11 +140,104 @@ def test_choice_of_head_is_a_trait_that_the_page_follows():
     after = view._repr_mimebundle_()[0]
     assert seen == [("layer", 1), ("head", 2)]
     assert before["text/plain"] != after["text/plain"] == "<attention weights: 2 × 4 heads, 3 × 3 tokens; layer 1, head 2>"
-    assert '"head":0,"layer":0' in before["text/html"] and '"head":2,"layer":1' in after["text/html"]
+    assert '"head":0,"layer":0,' in before["text/html"] and '"head":2,"layer":1,' in after["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in after
     with pytest.raises(IndexError, match=r"^head: got 4, want a head from 0 to 3$"):
         view.head = 4
     assert view.head == 2
+
+
+@pytest.mark.parametrize("name, good, bad, error", [
+    ("pinned", (2, None), (None, None), ValueError),
+    ("pinned", [0, 4], (0, 5), IndexError),
+    ("pinned", (None, 0), (3, None), IndexError),
+    ("pinned", (1, 1), "11", TypeError),
+    ("pinned", (1, 1), (True, 0), TypeError),
+    ("scale", "log", "cubic", ValueError),
+    ("top_k", 5, 6, IndexError),
+    ("top_k", 1, 0, IndexError),
+    ("form", "edges", "circles", ValueError),
+    ("against", (1, 1), (2, 0), IndexError),
+    ("against", [0, 1], "other", ValueError),
+    ("against", (0, 0), (0, None), TypeError),
+    ("difference", True, "yes", TypeError),
+    ("reverse", True, 3, TypeError),
+])  # fmt: skip
+def test_choices_may_be_set_and_watched_and_the_page_follows(name, good, bad, error):
+    view, seen = attention(words(3), softmax((2, 2, 3, 5), causal=False), columns=words(5)), []
+    view.observe(lambda change: seen.append(change["new"]), names=[name])
+    setattr(view, name, good)
+    held = list(good) if isinstance(good, tuple) else good
+    assert seen == [held] and getattr(view, name) == held
+    assert json.loads(re.search(r"const state = (\{.*\}), hear", view.to_html()).group(1))[name] == held
+    with pytest.raises(traitlets.TraitError if name in ("difference", "reverse") else error, match=f"(?i){name}"):
+        setattr(view, name, bad)
+    assert getattr(view, name) == held
+    if name in ("pinned", "against"):
+        setattr(view, name, None)
+        assert getattr(view, name) is None
+
+
+def test_two_models_are_packed_side_by_side():
+    A, B = softmax((2, 2, 5, 5)), softmax((2, 2, 5, 5), seed=1)
+    view = attention(words(5), A, compare=torch.tensor(B), names=("one", "t\two"))
+    assert view.against == "other" and view.data["names"] == ["one", "t⇥wo"]
+    assert np.array_equal(stored(view, 0), np.rint(255 * A) / 255) and np.array_equal(stored(view, 1), np.rint(255 * B) / 255)
+    assert attention(words(5), A, compare=softmax((2, 2, 5, 5), causal=False)).data["mask"] is None  # one of them looks ahead
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3, 5), (2, 3, 7, 7), (1, 2, 1, 9)])
+def test_a_mask_of_any_form_is_kept_and_what_it_hides_is_not_stored(shape):
+    rng = np.random.default_rng(sum(shape))
+    seen = rng.random(shape[2:]) < 0.6
+    A = rng.random(shape) * seen
+    view = attention(words(shape[2]), A, columns=words(shape[3]), mask=torch.tensor(seen))
+    assert [[not masked(view.data["mask"], i, j, shape[3]) for j in range(shape[3])] for i in range(shape[2])] == seen.tolist()
+    assert np.array_equal(unpacked(view), np.rint(255 * A) / 255)
+    assert len(base64.b64decode(view.data["weights"][0])) == shape[0] * shape[1] * seen.sum()
+    still = view.to_html().split("<script")[0]
+    for i in np.flatnonzero(seen.any(-1))[:1]:
+        j = int(np.argmax(np.rint(255 * A[0, 0, i])))
+        assert f"<bdi>w{j}</bdi> {np.rint(255 * A[0, 0, i, j]) / 255:.2f}" in still
+
+
+def test_a_causal_mask_given_is_the_causal_mask_found():
+    A = softmax((3, 3))
+    assert attention(words(3), A, mask=np.tri(3, dtype=bool)).data == attention(words(3), A).data
+    assert attention(words(3), np.eye(3), mask=np.ones((3, 3), bool)).data["mask"] is None
+    assert attention(words(3), np.eye(3), mask=np.eye(3, dtype=bool)).data["mask"] not in (None, "causal")
+
+
+def test_entropy_and_distance_of_a_head():
+    A = softmax((2, 3, 6, 6), causal=False)
+    A[1, 2, 4] = 0  # a row that looks nowhere does not count
+    A[0, 1] /= 2  # rows are divided by their sums
+    data = attention(words(6), A).data
+    for l in range(2):
+        for h in range(3):
+            w = [row / row.sum() for row in A[l, h] if row.sum()]
+            places = [i for i, row in enumerate(A[l, h]) if row.sum()]
+            H = np.mean([-sum(x * np.log(x) for x in row) for row in w])
+            D = np.mean([sum(x * abs(i - j) for j, x in enumerate(row)) for i, row in zip(places, w)])
+            assert abs(data["entropy"][0][l][h] - H) < 6e-5 and abs(data["distance"][0][l][h] - D) < 6e-5
+    data = attention(words(2), [[0.5, 0.25, 0.25], [0, 0, 1]], columns=words(3), compare=[[0, 0, 0], [0, 0, 0]]).data
+    assert data["distance"] is None and data["entropy"] == [[[round(0.75 * np.log(2), 4)]], [[0.0]]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 24, 25, 100])
+def test_still_drawing_shows_the_largest_weight_of_each_block(n):
+    A = np.random.default_rng(n).random((n, n)) ** 4
+    A = np.tril(A) if n % 2 == 0 else A  # with a mask and without
+    still = attention(words(n), A).to_html().split("<script")[0]
+    k = -(-n // 24)
+    side = min(16, 240 // -(-n // k))
+    level = np.zeros((-(-n // k),) * 2, int) - 9
+    for colour, d in re.findall(r'<path fill="(#\w+)" stroke="none" d="([^"]*)"', still):
+        for x, y in re.findall(r"M(\d+) (\d+)h", d):
+            level[int(y) // side, int(x) // side] = ("#d5dae1", *style.SEQUENTIAL_STOPS).index(colour) - 1
+    want = [[np.rint(8 * np.sqrt(np.rint(255 * A[a : a + k, b : b + k].max()) / 255)) for b in range(0, n, k)] for a in range(0, n, k)]
+    want = np.where(np.triu(np.ones(level.shape), 1) > 0, -1, want) if n % 2 == 0 else want
+    assert np.array_equal(level, want) and f'aria-label="weights of layer 0, head 0"' in still
 
 
 A3 = softmax((3, 3))
@@ -144,6 +259,14 @@ BAD = [
     (TypeError, "tokens: got a single str", lambda: attention("abc", A3)),
     (TypeError, "tokens: got int at 1", lambda: attention(["a", 1, "b"], A3)),
     (TypeError, "columns: got bytes at 0", lambda: attention(words(3), A3, columns=[b"a", b"b", b"c"])),
+    (ValueError, "compare: got shape (1, 1, 2, 2), want the weights' shape (1, 1, 3, 3)", lambda: attention(words(3), A3, compare=np.eye(2))),
+    (ValueError, "compare: got -1, want numbers from 0 to 1", lambda: attention(words(3), A3, compare=-np.eye(3))),
+    (ValueError, "compare: got 12500000 weights in all", lambda: attention(words(2500), np.zeros((2500, 2500), np.int8), compare=np.zeros((2500, 2500), np.int8))),
+    (ValueError, "names: got 1 of them, want two", lambda: attention(words(3), A3, names=["a"])),
+    (TypeError, "names: got int at 1", lambda: attention(words(3), A3, names=("a", 1))),
+    (TypeError, "mask: got dtype float64, want True and False", lambda: attention(words(3), A3, mask=np.tri(3))),
+    (ValueError, "mask: got shape (2, 2), want shape (3, 3)", lambda: attention(words(3), A3, mask=np.eye(2) > 0)),
+    (ValueError, "mask: got weight 1 at [0, 0, 1, 1], where it is False", lambda: attention(words(2), np.eye(2), mask=np.array([[True, True], [True, False]]))),
     (TypeError, "title: got int", lambda: attention(words(3), A3, title=3)),
 ]
 

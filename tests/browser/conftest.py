@@ -58,3 +58,30 @@ def show(browser, tmp_path):
     for context in contexts:
         context.close()
     assert not faults
+
+
+# Text that is too faint on its ground (WCAG: 4.5 to 1), with the ground of the nearest element that has one.
+FAINT = r"""() => {
+  const host = document.querySelector("main > [class*=tlm-]").firstChild, root = host.shadowRoot;
+  const numbers = (c) => c.match(/[\d.]+/g).map(Number);
+  const light = (c) => { const [r, g, b] = numbers(c).map((v) => (v / 255 <= .04045 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4));
+    return .2126 * r + .7152 * g + .0722 * b; };
+  const ground = (e) => { for (; e; e = e.parentElement ?? e.getRootNode().host) { const c = getComputedStyle(e).backgroundColor, n = numbers(c);
+    if (n.length === 3 || n[3] > .5) return c; } return "rgb(255, 255, 255)"; };
+  const faint = [], walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  let seen = 0;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const e = node.parentElement;
+    if (!node.data.trim() || e.tagName === "STYLE") continue;
+    seen++;
+    const ink = getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"], [a, b] = [light(ink), light(ground(e))].sort((x, y) => x - y);
+    if ((b + .05) / (a + .05) < 4.5) faint.push(`${node.data.slice(0, 30)}: ${ink} on ${ground(e)}`);
+  }
+  return [seen, faint];
+}"""
+
+
+@pytest.fixture
+def contrast():
+    """(pieces of text seen, those too faint on their ground) of the picture on a page."""
+    return lambda page: page.evaluate(FAINT)

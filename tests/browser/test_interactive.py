@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, softmax_temperature
+from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
 from tlm_book.viewer.base import visible
 
 RNG = np.random.default_rng(0)
@@ -33,6 +33,7 @@ def merged(tokens, n_merges):
     return states
 
 
+LOGITS = np.random.default_rng(1).normal(size=60) * 2
 STATES = merged("the cat and the hat that sat", 8)
 PICTURES = {
     "merges": lambda: merge_stepper(STATES, counts=range(8), ranks=range(256, 264), title="Merges"),
@@ -40,6 +41,7 @@ PICTURES = {
     "temperature": lambda: softmax_temperature([2, 1, 0.5, -1], labels=LABELS),
     "widths": lambda: softmax_temperature(SCORES, width=64),
     "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
+    "sampling": lambda: sampling(LOGITS, [f"token {j}" for j in range(60)], temperature=0.8, top_k=40, top_p=0.9, title="Next"),
 }
 every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 
@@ -272,27 +274,107 @@ def test_a_pointer_on_the_curves_moves_sigma(show):
     assert float(page.locator(".sigma").get_attribute("x1")) == pytest.approx(box["width"] - 12)
 
 
+# ---- sampling -----------------------------------------------------------------------------------------------------------
+
+
+def chosen(z, tau, k, p):
+    """What is drawn from, token by token in the caller's order, and the sums; written as the definitions read."""
+    before = softmax(z, tau)
+    order = sorted(range(len(z)), key=lambda j: (-z[j], j))
+    kept = order[:k]
+    mass, sums, nucleus = sum(before[j] for j in kept), {}, []
+    for j in kept:
+        so_far = sum(before[i] for i in kept[: kept.index(j)]) / mass
+        sums[j] = so_far + before[j] / mass
+        if p == 1 or so_far < p:
+            nucleus.append(j)
+    after = np.zeros(len(z))
+    after[nucleus] = before[nucleus] / before[nucleus].sum()
+    return order, after, sums
+
+
+def counts_of(after, order, draws, seed):
+    counts, state, F = np.zeros(len(order), int), seed, np.cumsum(after[order])
+    for _ in range(draws):
+        state = (1664525 * state + 1013904223) % 2**32
+        counts[order[int(np.sum(F / F[-1] <= state / 2**32))]] += 1
+    return counts
+
+
+def table_of(page, V, shown):
+    """Numbers of each row: before, after, sum (or what cut it), count, and the share."""
+    lines = page.locator("tbody tr").evaluate_all("""all => all.map((tr) => [...tr.querySelectorAll("td")].map((td) =>
+        td.querySelector("data")?.getAttribute("value") ?? td.textContent))""")
+    assert len(lines) == min(shown, V) + (V > shown)
+    return lines
+
+
+@pytest.mark.parametrize("V, shown, seed", [(60, 12, 0), (5, 12, 7), (1, 1, 2**32 - 1), (200, 3, 12345)])
+def test_sampling_is_that_of_numpy(show, V, shown, seed):
+    rng = np.random.default_rng(V)
+    z = np.round(rng.normal(size=V) * 2, 3)
+    z -= z.max()
+    z[V // 2] = z[0]  # a tie
+    page = show(sampling(z, [f"t{j}" for j in range(V)], shown=shown, seed=seed).to_html())
+    page.get_by_role("button", name="draw 100", exact=True).press("Enter")
+    draws = 100
+    for label, keys in [(None, ()), ("temperature τ", ("ArrowLeft",) * 10), ("top-k", ("ArrowLeft",) * 3), ("top-p", ("PageDown",) * 2), ("top-k", ("Home",)), ("top-k", ("End",)), ("top-p", ("Home",)), ("top-p", ("End",)), ("temperature τ", ("End",)), ("top-p", ("ArrowLeft",))]:
+        if label:
+            press(page, label, *keys)
+        if label == "top-k" and keys == ("End",):
+            page.get_by_role("button", name="draw 1", exact=True).click()
+            draws += 1
+        tau = power(float(page.get_by_label("temperature τ").input_value()))
+        p = float(page.get_by_label("top-p").input_value())
+        k = int(re.sub(r"\D", "", page.get_by_label("top-k").get_attribute("aria-valuetext")))
+        order, after, sums = chosen(z, tau, k, p)
+        before, counts = softmax(z), counts_of(after, order, draws, seed)
+        for line, j in zip(table_of(page, V, shown), order[:shown]):
+            assert abs(float(line[0]) - before[j]) < 1e-12 and abs(float(line[1]) - after[j]) < 1e-12 and int(line[3]) == counts[j]
+            want = sums[j] if after[j] > 0 else "cut by p" if j in sums else "cut by k"
+            assert line[2] == want if isinstance(want, str) else abs(float(line[2]) - want) < 1e-12
+        if V > shown:
+            rest = [float(x) for x in table_of(page, V, shown)[-1]]
+            assert np.allclose(rest, [before[order[shown:]].sum(), after[order[shown:]].sum(), 1, counts[order[shown:]].sum()], atol=1e-12)
+        n, *entropies, apart = numbers(page, ".said")
+        assert n == (after > 0).sum() and f"Drawn {draws}," in said(page)
+        assert np.allclose(entropies, [-sum(x * np.log(x) for x in w if x > 0) for w in (before, after)], atol=1e-12)
+        assert abs(apart - np.abs(after - counts / draws).max()) < 1e-12
+        bars_to = float(re.search("up to ([\\d.]+)", page.locator("caption").inner_text()).group(1))
+        assert np.abs(bars(page, ".after i") * bars_to - after[order[:shown]]).max() < 1e-4 and bars_to >= max(before.max(), after.max())
+        ticks = page.locator(".track b").evaluate_all("all => all.map((b) => parseFloat(b.style.left) / 100)")
+        assert np.allclose(ticks, np.minimum(counts[order[:shown]] / draws / bars_to, 1), atol=1e-4)
+
+
+def test_sampling_at_the_ends_of_the_pieces(show):
+    """A sum that is top-p exactly reaches it; u at the end of a token's piece belongs to the next token."""
+    page = show(sampling([0.0] * 4, list("abcd"), top_p=0.5).to_html())
+    assert numbers(page, ".said")[0] == 2
+    page = show(sampling([0.0, -45.0], list("ab")).to_html())  # top-p 1 cuts nothing, though the first sum rounds to 1
+    assert numbers(page, ".said")[0] == 2
+    seed = (2**31 - 1013904223) * pow(1664525, -1, 2**32) % 2**32  # the first u is 1/2
+    page = show(sampling([0.0] * 2, list("ab"), seed=seed).to_html())
+    page.get_by_role("button", name="draw 1", exact=True).click()
+    assert "the last one b" in said(page)
+
+
+def test_draws_approach_the_bars_and_are_forgotten(show):
+    view = PICTURES["sampling"]()
+    page = show(view.to_html())
+    assert "Nothing drawn yet." in said(page)
+    apart = []
+    for name, times in (("draw 100", 1), ("draw 10000", 9), ("draw 10000", 5)):
+        for _ in range(times):
+            page.get_by_role("button", name=name, exact=True).click()
+        apart.append(numbers(page, ".said")[-1])
+    assert "Drawn 100000," in said(page)  # and no more
+    assert apart[1] < 0.005 < apart[0] and page.get_by_label("top-p").input_value() == "0.9"
+    page.get_by_role("button", name="forget").press("Space")
+    assert "Nothing drawn yet." in said(page) and page.locator(".track b").count() == 0
+
+
 # ---- what all share -----------------------------------------------------------------------------------------------------
 
-# Text that is too faint on its ground (WCAG: 4.5 to 1), with the ground of the nearest element that has one.
-FAINT = r"""() => {
-  const host = document.querySelector("main > [class*=tlm-]").firstChild, root = host.shadowRoot;
-  const numbers = (c) => c.match(/[\d.]+/g).map(Number);
-  const light = (c) => { const [r, g, b] = numbers(c).map((v) => (v / 255 <= .04045 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4));
-    return .2126 * r + .7152 * g + .0722 * b; };
-  const ground = (e) => { for (; e; e = e.parentElement ?? e.getRootNode().host) { const c = getComputedStyle(e).backgroundColor, n = numbers(c);
-    if (n.length === 3 || n[3] > .5) return c; } return "rgb(255, 255, 255)"; };
-  const faint = [], walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  let seen = 0;
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const e = node.parentElement;
-    if (!node.data.trim() || e.tagName === "STYLE") continue;
-    seen++;
-    const ink = getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"], [a, b] = [light(ink), light(ground(e))].sort((x, y) => x - y);
-    if ((b + .05) / (a + .05) < 4.5) faint.push(`${node.data.slice(0, 30)}: ${ink} on ${ground(e)}`);
-  }
-  return [seen, faint];
-}"""
 # The colours that carry meaning, against the page: at least 3 to 1.
 MARKS = r"""() => {
   const all = document.querySelector("main > [class*=tlm-]").firstChild.shadowRoot.querySelector(".all"), style = getComputedStyle(all);
@@ -305,13 +387,13 @@ MARKS = r"""() => {
 
 @every_picture
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_contrast_in_both_themes(show, picture, theme):
+def test_contrast_in_both_themes(show, contrast, picture, theme):
     page = show(picture().to_html(), theme=theme)
     assert page.locator(".all.dark").count() == (theme == "dark")
     if page.get_by_label("step").count():
         press(page, "step", "ArrowRight")  # a marked row, fresh tokens
         page.wait_for_timeout(400)
-    seen, faint = page.evaluate(FAINT)
+    seen, faint = contrast(page)
     assert seen > 10 and not faint
     assert min(page.evaluate(MARKS)) >= 3
 
@@ -426,7 +508,7 @@ def test_hostile_strings_are_shown_and_never_run(show):
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-SET = {"merges": ("step", 2), "clocks": ("offset", -7), "temperature": ("temperature", 0.5), "widths": ("width", 4), "epsilon": ("sigma", 0.25)}
+SET = {"merges": ("step", 2), "clocks": ("offset", -7), "temperature": ("temperature", 0.5), "widths": ("width", 4), "epsilon": ("sigma", 0.25), "sampling": ("draws", 7)}
 
 
 @pytest.mark.parametrize("kind", PICTURES)

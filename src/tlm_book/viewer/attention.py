@@ -1,69 +1,97 @@
-"""An interactive picture of attention weights: every head at a glance, one head in detail, the text shaded.
+"""An interactive picture of attention weights: every head at a glance, one or two in detail, the text shaded.
 
-The picture is one ES module, `attention.js`, with two hosts. In a live notebook anywidget runs it and `view.layer` and
-`view.head` follow the reader's choice. On a static page the output's `text/html` carries the module, the weights and the
-tokens within itself: no network, no kernel. Written by hand.
+The picture is one ES module, `base.js` and `attention.js`, with two hosts. In a live notebook anywidget runs it and the
+view's traits follow the reader's choices. On a static page the output's `text/html` carries the module, the weights and
+the tokens within itself: no network, no kernel. Written by hand.
 """
 
 import base64
 import html
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import anywidget
 import numpy as np
 import numpy.typing as npt
 import traitlets
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64, UInt8
 
-from tlm_book.checks import expects
-from tlm_book.viewer.base import expects_strings, expects_title, page, visible
+from tlm_book.checks import expects, expects_one_of
+from tlm_book.viewer.base import Picture, expects_strings, expects_title, module, svg, visible, visible_line
+from tlm_book.viewer.style import SEQUENTIAL_STOPS
 
 __all__ = ["View", "attention"]
 
-MODULE = Path(__file__).with_name("attention.js").read_text(encoding="utf-8")
 MAX_WEIGHTS = 2**23  # 8 bits each: a page of 11 MB
-FALLBACK_ROWS = 12
+FALLBACK_ROWS, FALLBACK_CELLS = 12, 24
+MASKED = "#d5dae1"
+SCALES, FORMS = ("root", "linear", "log", "top"), ("matrix", "edges")
 
 
-class View(anywidget.AnyWidget):
+class View(Picture):
     """The interactive picture that `attention` returns; show it as the last line of a cell.
 
-    `layer` and `head` are the head shown in detail, counted from 0. They follow the reader's choice in a live notebook,
-    may be set, and may be watched (`view.observe(call, names=["layer", "head"])`). Setting one outside the picture's
-    range raises IndexError. `picture` is what the page gets: shape, visible tokens and packed weights.
+    The reader's choices are traits. They follow the reader in a live notebook, may be set, and may be watched
+    (`view.observe(call, names=["layer", "head"])`); a value outside the picture's range raises IndexError or ValueError.
+
+    layer, head  the head shown in detail, counted from 0.
+    pinned       the marked place: None, or (i, j): row i and column j, one of which may be None.
+    scale        how a weight becomes a colour: "root" (of its square root), "linear", "log", or "top": the `top_k` largest
+                 weights of each row alone.
+    form         "matrix", or "edges": lines between two columns of tokens.
+    against      the head compared with: None, (layer, head) of the same weights, or "other": the same head of the other model.
+    difference   True shows the first minus the second in the second's place.
+    reverse      False: the text is shaded by where the marked token looks; True: by who looks at it.
+
+    `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
 
     Chapter: none (written by hand).
     """
 
-    _esm = MODULE
-    picture: dict[str, Any] = traitlets.Dict().tag(sync=True)
-    layer: int = traitlets.Int(0).tag(sync=True)
-    head: int = traitlets.Int(0).tag(sync=True)
+    _esm = module("attention")
+    _word = "attention"
+    layer: int = traitlets.Int(0).tag(sync=True, picture=True)
+    head: int = traitlets.Int(0).tag(sync=True, picture=True)
+    pinned: Sequence[int | None] | None = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
+    scale: str = traitlets.Unicode("root").tag(sync=True, picture=True)
+    top_k: int = traitlets.Int(3).tag(sync=True, picture=True)
+    form: str = traitlets.Unicode("matrix").tag(sync=True, picture=True)
+    against: Sequence[int] | str | None = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
+    difference: bool = traitlets.Bool(False).tag(sync=True, picture=True)
+    reverse: bool = traitlets.Bool(False).tag(sync=True, picture=True)
 
-    @traitlets.validate("layer", "head")
+    @traitlets.validate("layer", "head", "top_k")
     def _in_range(self, proposal: Mapping[str, Any]) -> int:
         name, got = proposal["trait"].name, proposal["value"]
-        size = self.picture["shape"][("layer", "head").index(name)]
-        expects(0 <= got < size, name, got, f"a {name} from 0 to {size - 1}", IndexError)
+        layers, heads, _, m = self.data["shape"]
+        low, size = {"layer": (0, layers), "head": (0, heads), "top_k": (1, m + 1)}[name]
+        wants = f"a whole number from 1 to {m}" if name == "top_k" else f"a {name} from 0 to {size - 1}"
+        expects(low <= got < size, name, got, wants, IndexError)
         return got
 
+    @traitlets.validate("scale", "form")
+    def _one_of(self, proposal: Mapping[str, Any]) -> str:
+        name, got = proposal["trait"].name, proposal["value"]
+        expects_one_of(name, got, SCALES if name == "scale" else FORMS)
+        return got
+
+    @traitlets.validate("pinned")
+    def _a_place(self, proposal: Mapping[str, Any]) -> list[int | None] | None:
+        return _pair("pinned", proposal["value"], self.data["shape"][2:], "(row, column), one of them None, or None", True)
+
+    @traitlets.validate("against")
+    def _a_head(self, proposal: Mapping[str, Any]) -> list[int | None] | str | None:
+        got = proposal["value"]
+        if got == "other":
+            expects(len(self.data["weights"]) == 2, "against", "'other'", "(layer, head) or None: there are no other weights")
+            return got
+        return _pair("against", got, self.data["shape"][:2], "(layer, head), 'other' or None", False)
+
     def __repr__(self) -> str:
-        layers, heads, n, m = self.picture["shape"]
+        layers, heads, n, m = self.data["shape"]
         return f"<attention weights: {layers} × {heads} heads, {n} × {m} tokens; layer {self.layer}, head {self.head}>"
 
-    def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        data, metadata = super()._repr_mimebundle_(**kwargs)
-        return {**data, "text/plain": repr(self), "text/html": self.to_html()}, metadata
-
-    def to_html(self) -> str:
-        """The picture as a piece of HTML that needs nothing else: a static table, replaced by the picture where scripts run.
-
-        Chapter: none (written by hand).
-        """
-        state = {"picture": self.picture, "layer": self.layer, "head": self.head}
-        return page("attention", MODULE, state, _fallback(self.picture, self.layer, self.head))
+    def _fallback(self) -> str:
+        return _still(self.data, self.layer, self.head)
 
 
 def attention(
@@ -71,6 +99,9 @@ def attention(
     weights: npt.ArrayLike,
     *,
     columns: Sequence[str] | None = None,
+    mask: npt.ArrayLike | None = None,
+    compare: npt.ArrayLike | None = None,
+    names: Sequence[str] = ("first", "second"),
     title: str | None = None,
 ) -> View:
     """Attention weights as an interactive picture.
@@ -79,39 +110,62 @@ def attention(
     weights  shape (layers, heads, n, m), (heads, n, m) or (n, m); a numpy array, a torch tensor of any float dtype, or
              nested lists. Entry [i, j] is the weight that row i gives to column j, from 0 to 1.
     columns  the m tokens attended to, for cross-attention; without it they are `tokens`, and m = n.
+    mask     shape (n, m), True where a row may look; the weights are exactly 0 elsewhere. Without it a triangle above the
+             diagonal that is exactly 0 in all heads (n > 1) counts as masked. What is masked is drawn hatched.
+    compare  weights of another model, of the same shape: shown beside the first, and their difference.
+    names    what the two models are called.
     title    a line above the picture.
 
-    The page holds each weight in 8 bits, round(255·w), so what it shows differs from w by at most 1/510. Where all
-    heads are lower triangular (exactly 0 above the diagonal, n > 1) that triangle is drawn hatched, as masked. Tokens
-    are shown as text whatever they contain; spaces, line ends and invisible characters get visible signs, and a token of
-    more than 200 characters is cut with an ellipsis.
+    The page holds each weight in 8 bits, round(255·w), so what it shows differs from w by at most 1/510. Entropy and
+    distance of a head are computed from the weights as given: the means over its rows of −Σⱼ wⱼ ln wⱼ and Σⱼ wⱼ·|i − j|,
+    each row divided by its sum; rows of zeros do not count; no distance for cross-attention. Tokens are shown as text
+    whatever they contain; spaces, line ends and invisible characters get visible signs, and a token of more than 200
+    characters is cut with an ellipsis.
 
     Raises TypeError (tokens that are not strings; weights that are not real numbers) and ValueError (wrong rank or
-    length; no token; weights not finite, below 0 or above 1; more than 2²³ weights).
+    length; no token; weights not finite, below 0 or above 1, not 0 where masked; more than 2²³ weights).
 
     >>> view = attention(["to", "be"], [[1, 0], [0.25, 0.75]])
     >>> view
     <attention weights: 1 × 1 heads, 2 × 2 tokens; layer 0, head 0>
+    >>> view.pinned = (1, None)  # the row of "be" stays marked
 
     Chapter: none (written by hand).
     """
     rows = expects_strings("tokens", tokens)
     cols = None if columns is None else expects_strings("columns", columns)
     expects_title(title)
-    A = _weights(weights)
+    A = _weights("weights", weights)
     n, m = len(rows), len(rows if cols is None else cols)
-    names = f"{n} tokens" if cols is None else f"{n} tokens and {m} columns"
-    expects(A.shape[2:] == (n, m), "weights", f"shape {tuple(np.shape(weights))}", f"shape (…, {n}, {m}) for {names}")
-    causal = cols is None and n > 1 and not np.triu(A, 1).any()
-    packed = base64.b64encode(_pack(A).tobytes()).decode("ascii")
-    picture = {
+    tell = f"{n} tokens" if cols is None else f"{n} tokens and {m} columns"
+    expects(A.shape[2:] == (n, m), "weights", f"shape {tuple(np.shape(weights))}", f"shape (…, {n}, {m}) for {tell}")
+    given = [A]
+    if compare is not None:
+        given.append(_weights("compare", compare))
+        expects(given[1].shape == A.shape, "compare", f"shape {given[1].shape}", f"the weights' shape {A.shape}")
+        total = 2 * A.size
+        expects(total <= MAX_WEIGHTS, "compare", f"{total} weights in all", f"at most {MAX_WEIGHTS}: choose layers, heads or rows")
+    names = expects_strings("names", names)
+    expects(len(names) == 2, "names", f"{len(names)} of them", "two")
+    seen = np.ones((n, m), bool) if mask is None else _mask(mask, given)
+    causal = cols is None and n > 1 and not any(np.triu(B, 1).any() for B in given)
+    causal = causal and (mask is None or np.array_equal(seen, np.tri(n, dtype=bool)))
+    if causal:
+        seen = np.tri(n, dtype=bool)
+    hidden = None if seen.all() else "causal" if causal else _text(np.packbits(~seen))
+    data = {
         "shape": list(A.shape), "tokens": [visible(t) for t in rows], "columns": cols and [visible(t) for t in cols],
-        "title": title, "causal": bool(causal), "weights": packed,
+        "title": title and visible_line(title), "names": [visible_line(name) for name in names], "mask": hidden,
+        "weights": [_text(_pack(B)[..., seen]) for B in given], "entropy": [_rounded(_entropy(B)) for B in given],
+        "distance": None if cols is not None else [_rounded(_distance(B)) for B in given],
     }  # fmt: skip
-    return View(picture=picture)
+    return View(data=data, top_k=min(3, m), against=None if compare is None else "other")
 
 
-def _weights(weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
+# ---- what the page is given ---------------------------------------------------------------------------------------------
+
+
+def _weights(argument: str, weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
     """The weights in float64 with all four axes; TypeError if not real numbers, ValueError for a wrong rank or range."""
     if hasattr(weights, "detach"):  # a torch tensor
         weights = weights.detach().cpu()
@@ -119,19 +173,30 @@ def _weights(weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
     try:
         A = np.asarray(weights)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"weights: got no array ({error}), want shape (layers, heads, n, m)") from None
-    expects(A.dtype.kind in "fiub", "weights", f"dtype {A.dtype}", "real numbers", TypeError)
-    expects(A.ndim in (2, 3, 4), "weights", f"shape {A.shape}", "shape (layers, heads, n, m), (heads, n, m) or (n, m)")
-    expects(A.size > 0, "weights", f"shape {A.shape}", "at least one layer and one head, row and column")
-    expects(A.size <= MAX_WEIGHTS, "weights", f"{A.size} weights", f"at most {MAX_WEIGHTS}: choose layers, heads or rows")
+        raise ValueError(f"{argument}: got no array ({error}), want shape (layers, heads, n, m)") from None
+    expects(A.dtype.kind in "fiub", argument, f"dtype {A.dtype}", "real numbers", TypeError)
+    expects(A.ndim in (2, 3, 4), argument, f"shape {A.shape}", "shape (layers, heads, n, m), (heads, n, m) or (n, m)")
+    expects(A.size > 0, argument, f"shape {A.shape}", "at least one layer and one head, row and column")
+    expects(A.size <= MAX_WEIGHTS, argument, f"{A.size} weights", f"at most {MAX_WEIGHTS}: choose layers, heads or rows")
     A = A.astype(np.float64).reshape((1,) * (4 - A.ndim) + A.shape)
     for i in np.argwhere(~np.isfinite(A))[:1]:
-        expects(False, "weights", f"{A[tuple(i)]} at layer, head, row, column {i.tolist()}", "finite numbers")
+        expects(False, argument, f"{A[tuple(i)]} at layer, head, row, column {i.tolist()}", "finite numbers")
     low, high = float(A.min()), float(A.max())
-    expects(low >= 0, "weights", f"{low:.4g}", "numbers from 0 to 1")
+    expects(low >= 0, argument, f"{low:.4g}", "numbers from 0 to 1")
     # A softmax may end a rounding error above 1.
-    expects(high <= 1 + 1e-6, "weights", f"{high:.8g}", "numbers from 0 to 1")
+    expects(high <= 1 + 1e-6, argument, f"{high:.8g}", "numbers from 0 to 1")
     return A.clip(max=1)
+
+
+def _mask(mask: npt.ArrayLike, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -> Bool[np.ndarray, "n m"]:
+    """The mask as booleans; TypeError for other types, ValueError for another shape or a weight where it is False."""
+    seen = np.asarray(mask.detach().cpu() if hasattr(mask, "detach") else mask)
+    expects(seen.dtype == bool, "mask", f"dtype {seen.dtype}", "True and False", TypeError)
+    expects(seen.shape == given[0].shape[2:], "mask", f"shape {seen.shape}", f"shape {given[0].shape[2:]}")
+    for A in given:
+        for i in np.argwhere(A * ~seen)[:1]:
+            expects(False, "mask", f"weight {A[tuple(i)]:.4g} at {i.tolist()}, where it is False", "weights of 0 there")
+    return seen
 
 
 def _pack(A: Float64[np.ndarray, "layers heads n m"]) -> UInt8[np.ndarray, "layers heads n m"]:
@@ -139,22 +204,100 @@ def _pack(A: Float64[np.ndarray, "layers heads n m"]) -> UInt8[np.ndarray, "laye
     return np.rint(255 * A).astype(np.uint8)
 
 
-def _fallback(picture: Mapping[str, Any], layer: int, head: int) -> str:
-    """What a reader without scripts sees: for the first rows of this head, the three columns with the largest weights."""
-    _, heads, n, m = picture["shape"]
-    start = (layer * heads + head) * n * m
-    q = np.frombuffer(base64.b64decode(picture["weights"]), np.uint8)[start : start + n * m].reshape(n, m)
-    names = picture["columns"] or picture["tokens"]
+def _text(packed: UInt8[np.ndarray, "..."]) -> str:
+    return base64.b64encode(packed.tobytes()).decode("ascii")
+
+
+def _head(data: Mapping[str, Any], layer: int, head: int) -> tuple[UInt8[np.ndarray, "n m"], Bool[np.ndarray, "n m"]]:
+    """One head's bytes, unpacked, and what is not masked; masked places are not stored, and are 0."""
+    _, heads, n, m = data["shape"]
+    seen = np.ones((n, m), bool)
+    if data["mask"] == "causal":
+        seen = np.tri(n, dtype=bool)
+    elif data["mask"]:
+        bits = np.frombuffer(base64.b64decode(data["mask"]), np.uint8)
+        seen = np.unpackbits(bits, count=n * m).reshape(n, m) == 0
+    size = int(seen.sum())
+    q = np.zeros((n, m), np.uint8)
+    q[seen] = np.frombuffer(base64.b64decode(data["weights"][0]), np.uint8)[(layer * heads + head) * size :][:size]
+    return q, seen
+
+
+def _entropy(A: Float64[np.ndarray, "layers heads n m"]) -> Float64[np.ndarray, "layers heads"]:
+    """The mean over a head's rows of −Σ w ln w, w divided by its row's sum."""
+    w = A / np.where(A.sum(-1) > 0, A.sum(-1), 1)[..., None]
+    return _mean(-(w * np.log(np.where(w > 0, w, 1))).sum(-1), A)
+
+
+def _distance(A: Float64[np.ndarray, "layers heads n n"]) -> Float64[np.ndarray, "layers heads"]:
+    """The mean over a head's rows of Σ w·|i − j|, w divided by its row's sum."""
+    w = A / np.where(A.sum(-1) > 0, A.sum(-1), 1)[..., None]
+    i = np.arange(A.shape[-1])
+    return _mean((w * np.abs(i[:, None] - i)).sum(-1), A)
+
+
+def _mean(of_rows: Float64[np.ndarray, "layers heads n"], A: Float64[np.ndarray, "layers heads n m"]) -> Float64[np.ndarray, "layers heads"]:
+    """The mean over the rows that are not all zero; 0 where there is none."""
+    live = A.sum(-1) > 0
+    return (of_rows * live).sum(-1) / np.maximum(live.sum(-1), 1)
+
+
+def _rounded(numbers: Float64[np.ndarray, "layers heads"]) -> list[list[float]]:
+    """To four digits after the point, which are the same on every machine; no negative zero."""
+    return (np.round(numbers, 4) + 0.0).tolist()
+
+
+def _pair(name: str, got: object, sizes: Sequence[int], wants: str, holes: bool) -> list[int | None] | None:
+    """A pair of places in range, as a list; None stays None. With `holes`, one of the two may be None."""
+    if got is None:
+        return None
+    expects(isinstance(got, (tuple, list)) and len(got) == 2, name, repr(got), wants, TypeError)
+    for place, size in zip(got, sizes):
+        if holes and place is None:
+            continue
+        expects(isinstance(place, int) and not isinstance(place, bool), name, repr(got), wants, TypeError)
+        expects(0 <= place < size, name, tuple(got), f"{wants}; from 0 to {size - 1}", IndexError)
+    expects(any(place is not None for place in got), name, tuple(got), wants)
+    return list(got)
+
+
+# ---- for readers without scripts ----------------------------------------------------------------------------------------
+
+
+def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
+    """A drawing of this head, and for its first rows the three columns with the largest weights."""
+    n, m = data["shape"][2:]
+    q, seen = _head(data, layer, head)
+    names = data["columns"] or data["tokens"]
     lines = []
     for i in range(min(n, FALLBACK_ROWS)):
         best = [j for j in np.argsort(-q[i].astype(int), kind="stable")[:3] if q[i, j] > 0]
         cells = ", ".join(f"<bdi>{html.escape(names[j])}</bdi> {q[i, j] / 255:.2f}" for j in best)
-        lines.append(f"<tr><th scope=\"row\"><bdi>{html.escape(picture['tokens'][i])}</bdi></th><td>{cells}</td></tr>")
-    title = html.escape(picture["title"] or "Attention weights")
+        lines.append(f"<tr><th scope=\"row\"><bdi>{html.escape(data['tokens'][i])}</bdi></th><td>{cells}</td></tr>")
+    title = html.escape(data["title"] or "Attention weights")
     more = f" (the first {FALLBACK_ROWS} of {n} rows)" if n > FALLBACK_ROWS else ""
     return (
+        f"{_drawing(q, seen, f'weights of layer {layer}, head {head}')}"
         f'<table style="overflow-wrap: anywhere; text-align: left"><caption>'
         f"{title}: layer {layer}, head {head}{more}. With scripts this is an interactive picture.</caption>"
-        "<thead><tr><th scope=\"col\">token</th><th scope=\"col\">attends most to</th></tr></thead>"
+        '<thead><tr><th scope="col">token</th><th scope="col">attends most to</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
+
+
+def _drawing(q: UInt8[np.ndarray, "n m"], seen: Bool[np.ndarray, "n m"], label: str) -> str:
+    """A small matrix of squares: in each the largest weight of its block, in one of nine colours (of the square root); grey if masked."""
+    k = -(-max(q.shape) // FALLBACK_CELLS)  # cells on a side of a block
+    height, width = (-(-size // k) for size in q.shape)
+    blocks = np.full((height * k, width * k), -1)
+    blocks[: q.shape[0], : q.shape[1]] = np.where(seen, q.astype(int), -1)
+    blocks = blocks.reshape(height, k, width, k).max((1, 3))
+    level = np.rint(np.sqrt(np.maximum(blocks, 0) / 255) * (len(SEQUENTIAL_STOPS) - 1)).astype(int)
+    level[blocks < 0] = -1
+    side = min(16, 240 // max(height, width))
+    shapes = []
+    for stop, colour in enumerate((MASKED, *SEQUENTIAL_STOPS), start=-1):
+        squares = "".join(f"M{side * b} {side * a}h{side}v{side}h-{side}z" for a, b in np.argwhere(level == stop).tolist())
+        if squares:
+            shapes.append(f'<path fill="{colour}" stroke="none" d="{squares}"/>')
+    return svg(side * width, side * height, label, *shapes)

@@ -1,0 +1,152 @@
+"""Drawing the next token: temperature, top-k and top-p on a distribution of the caller's, and draws to compare with it. Written by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import traitlets
+from jaxtyping import Float64
+
+from tlm_book.checks import expects
+from tlm_book.viewer.base import (
+    Picture, bdi, expects_between, expects_strings, kind, module, shown_title, table, visible,
+)  # fmt: skip
+
+__all__ = ["Sampling", "sampling"]
+
+MAX_TOKENS, MAX_DRAWS = 4096, 100_000
+LOWEST, HIGHEST = 0.1, 10.0  # of the temperature
+
+
+class Sampling(Picture):
+    """The picture that `sampling` returns. The reader's choices: `temperature` τ, `top_k`, `top_p`, and `draws`, how many were drawn.
+
+    Chapter: none (written by hand).
+    """
+
+    _esm = module("sampling")
+    _word = "sampling"
+    temperature: float = traitlets.Float(1.0).tag(sync=True, picture=True)
+    top_k: int = traitlets.Int(1).tag(sync=True, picture=True)
+    top_p: float = traitlets.Float(1.0).tag(sync=True, picture=True)
+    draws: int = traitlets.Int(0).tag(sync=True, picture=True)
+
+    @traitlets.validate("temperature", "top_k", "top_p", "draws")
+    def _in_range(self, proposal: Mapping[str, Any]) -> float:
+        name, got = proposal["trait"].name, proposal["value"]
+        ranges = {"temperature": (LOWEST, HIGHEST), "top_k": (1, len(self.data["scores"])), "top_p": (0.01, 1.0), "draws": (0, MAX_DRAWS)}
+        low, high = ranges[name]
+        expects(low <= got <= high, name, got, f"a number from {low} to {high}")
+        return got
+
+    def __repr__(self) -> str:
+        V = len(self.data["scores"])
+        return f"<sampling from {V} tokens: temperature {self.temperature:g}, top_k {self.top_k}, top_p {self.top_p:g}; {self.draws} drawn>"
+
+    def _fallback(self) -> str:
+        data, z = self.data, np.array(self.data["scores"])
+        before = _softmax(z)
+        after, sums = _after(z, self.temperature, self.top_k, self.top_p)
+        n = data["shown"]
+        rows = [[bdi(data["tokens"][j]), _bar(before[j]), _bar(after[j]), f"{sums[j]:.3f}"] for j in range(n)]
+        if n < len(z):
+            rows.append([f"the other {len(z) - n:,}", _bar(before[n:].sum()), _bar(after[n:].sum()), "1.000"])
+        what = f"temperature {self.temperature:g}, top-k {self.top_k:,}, top-p {self.top_p:g}"
+        heads = ["next token", "the model's", "after", "sum so far"]
+        return table(f"{data['title'] or 'Which token comes next'}: probabilities before and after {what}.", heads, rows)
+
+
+def sampling(
+    scores: npt.ArrayLike,
+    tokens: Sequence[str],
+    *,
+    probabilities: bool = False,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    seed: int = 0,
+    shown: int = 12,
+    title: str | None = None,
+) -> Sampling:
+    """A next-token distribution as bars, with sliders for temperature, top-k and top-p, and buttons that draw from it.
+
+    scores         V numbers, 1 ≤ V ≤ 4096: a model's last row of scores z. A list, an array or a torch tensor.
+    tokens         the V tokens' texts.
+    probabilities  True: `scores` are probabilities (their sum is taken as 1); tokens of probability 0 are left out.
+    temperature    τ at first, from 0.1 to 10.
+    top_k, top_p   at first; None keeps all V tokens, 1.0 all mass.
+    seed           of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³².
+    shown          how many of the likeliest tokens have a bar of their own.
+    title          a line above the picture.
+
+    The tokens stand in the order of their scores, equal ones in the given order. p = softmax(z/τ); of it the first k are
+    kept and divided by their sum; of these the shortest beginning whose sum reaches top_p, again divided by its sum. The
+    draw for u is the first token at which the sums of what is left exceed u. The page holds each score less the largest,
+    to four digits after the point, so its probabilities are right to a factor of e^(±0.0001).
+
+    Raises TypeError and ValueError for scores that are no finite real numbers, another number of tokens, or a choice outside
+    its range.
+
+    >>> sampling([2.0, 1.0, 0.0], ["mat", "rug", "dog"], top_k=2)
+    <sampling from 3 tokens: temperature 1, top_k 2, top_p 1; 0 drawn>
+
+    Chapter: none (written by hand).
+    """
+    title = shown_title(title)
+    expects_between("temperature", temperature, LOWEST, HIGHEST)
+    expects_between("seed", seed, 0, 2**32 - 1, whole=True)
+    names = expects_strings("tokens", tokens)
+    z = _scores(scores, probabilities)
+    expects(len(names) == len(z), "tokens", f"{len(names)} of them", f"{len(z)}, one for each score")
+    order = [j for j in np.argsort(-z, kind="stable") if z[j] > -np.inf]
+    k = len(order) if top_k is None else top_k
+    expects_between("top_k", k, 1, len(order), whole=True)
+    expects_between("top_p", top_p, 0.01, 1.0)
+    expects_between("shown", shown, 1, 64, whole=True)
+    data = {
+        "scores": [round(float(z[j] - z[order[0]]), 4) + 0.0 for j in order], "tokens": [visible(names[j]) for j in order],
+        "seed": seed, "shown": min(shown, len(order)), "title": title,
+    }  # fmt: skip
+    return Sampling(data=data, temperature=float(temperature), top_k=k, top_p=float(top_p))
+
+
+def _scores(scores: npt.ArrayLike, probabilities: bool) -> Float64[np.ndarray, "V"]:
+    """The scores in float64; of probabilities their logarithms, −∞ for 0."""
+    if hasattr(scores, "detach"):  # a torch tensor
+        scores = scores.detach().cpu()
+        scores = (scores.double() if scores.is_floating_point() else scores).numpy()
+    try:
+        z = np.asarray(scores)
+    except ValueError as error:
+        raise ValueError(f"scores: got no array ({error}), want V numbers") from None
+    expects(z.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {z.dtype}", "real numbers", TypeError)
+    expects(z.ndim == 1 and 1 <= z.size <= MAX_TOKENS, "scores", f"shape {z.shape}", f"from 1 to {MAX_TOKENS} numbers")
+    expects(bool(np.isfinite(z).all()), "scores", "numbers that are not finite", "finite numbers")
+    z = z.astype(np.float64)
+    if not probabilities:
+        return z
+    expects(bool((z >= 0).all()) and z.sum() > 0, "scores", "probabilities below 0 or all 0", "probabilities")
+    with np.errstate(divide="ignore"):
+        return np.log(z)
+
+
+def _softmax(z: Float64[np.ndarray, "V"], tau: float = 1.0) -> Float64[np.ndarray, "V"]:
+    e = np.exp((z - z.max()) / tau)
+    return e / e.sum()
+
+
+def _after(
+    z: Float64[np.ndarray, "V"], tau: float, k: int, p: float
+) -> tuple[Float64[np.ndarray, "V"], Float64[np.ndarray, "V"]]:
+    """The distribution that is drawn from, and the sums by which top-p decides; z falls."""
+    kept = _softmax(z, tau) * (np.arange(len(z)) < k)
+    sums = np.cumsum(kept / kept.sum())
+    if p < 1:
+        kept = kept * (np.concatenate(([0.0], sums[:-1])) < p)
+    return kept / kept.sum(), sums
+
+
+def _bar(w: float) -> str:
+    """A probability as a bar of sixteen signs and a number."""
+    return f'{w:.3f} <span aria-hidden="true">{"█" * round(16 * w)}</span>'
