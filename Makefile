@@ -5,15 +5,17 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test export execute serve bench model clean
+.PHONY: help book test export execute serve bench weigh colab model clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every check"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
-	@echo "make serve     show the built site at http://localhost:8000"
+	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
+	@echo "make colab     run each chapter alone in a fresh environment (ONLY=\"attention loss\" for some)"
 	@echo "make bench     measure speed beside other libraries"
+	@echo "make weigh     measure weight and speed of every page of the site in a browser"
 	@echo "make model     train the small model that ships with the package"
 
 $(READY): requirements.txt pyproject.toml
@@ -39,11 +41,18 @@ execute: export
 	$(BIN)/python book/_tools/execute.py $(ONLY)
 
 serve: book
-	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+	$(BIN)/python book/_tools/serve.py
+
+# Colab's place: an environment with the built wheel and a kernel, and each notebook alone in an empty folder.
+colab: $(READY)
+	ONLY="$(ONLY)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest --colab tests/test_colab.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/tokenization.py
+
+weigh: book
+	$(BIN)/python benchmarks/site_pages.py
 
 model: $(READY)
 	rm -rf _build/model

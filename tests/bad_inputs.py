@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import torch
 
-from tlm_book import attention, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
+from tlm_book import attention, auditing, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
 from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm, translation
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
@@ -332,6 +332,15 @@ CASES = [
     Case("weighted_loss token -100", lambda: loss.weighted_loss(z(2, 3), tokens(0, -100)), IndexError, ("tokens: got a token -100", "from 0 to 2")),
     Case("token_log_probs float tokens", lambda: loss.token_log_probs(z(2, 3), z(2)), TypeError, ("tokens: got dtype torch.float32", "integer")),
     Case("weighted_loss empty", lambda: loss.weighted_loss(z(0, 3), tokens()), ValueError, ("tokens: got",)),
+    Case("chunked_loss widths", lambda: loss.chunked_loss(z(2, 3), z(5, 4), tokens(0, 1)), ValueError, ("hidden: got shape (2, 3)", "(n, 4)")),
+    Case("chunked_loss bias", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), bias=z(4)), ValueError, ("bias: got shape (4,)", "(5)")),
+    Case("chunked_loss tokens of another shape", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1, 2)), ValueError, ("tokens: got shape (3,)", "(2)")),
+    Case("chunked_loss token too big", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 5)), IndexError, ("tokens: got a token 5", "from 0 to 4")),
+    Case("chunked_loss no token", lambda: loss.chunked_loss(z(0, 3), z(5, 3), tokens()), ValueError, ("tokens: got no token", "at least one")),
+    Case("chunked_loss all weights zero", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), z(2)), ValueError, ("weights: got", "sum to zero", "positive")),
+    Case("chunked_loss weights with gradient", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), torch.ones(2, requires_grad=True)), ValueError, ("weights: got", "constants")),
+    Case("chunked_loss chunk 0", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), chunk=0), ValueError, ("chunk: got 0", "at least 1")),
+    Case("chunked_loss reduction", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), reduction="mean"), ValueError, ("reduction: got 'mean'", "row_mean")),
     # specification
     Case("spec embed token negative", lambda: s_embedding.embed(ids(0, -1), X(3, 2)), IndexError, ("t: got a token -1", "from 0 to 2")),
     Case("spec embed token too big", lambda: s_embedding.embed(ids(0, 3), X(3, 2)), IndexError, ("t: got a token 3", "from 0 to 2")),
@@ -469,6 +478,8 @@ CASES = [
     Case("spec row_mean_loss a row of zero weights", lambda: s_loss.row_mean_loss(-X(2, 2), np.array([[1.0, 1.0], [0.0, 0.0]])), ValueError, ("w: got a row", "positive")),
     Case("spec batch_loss shape", lambda: s_loss.batch_loss(-X(2, 3), X(1, 3)), ValueError, ("w: got shape (1, 3)", "(2, 3)")),
     Case("spec batch_loss negative weight", lambda: s_loss.batch_loss(-X(1, 2), np.array([[2.0, -1.0]])), ValueError, ("w: got", "≥ 0")),
+    Case("spec bits_per_byte no bytes", lambda: s_loss.bits_per_byte(1.0, 3, 0), ValueError, ("n_bytes: got 0", "at least 1")),
+    Case("spec bits_per_byte half a token", lambda: s_loss.bits_per_byte(1.0, 2.5, 3), TypeError, ("n_tokens: got 2.5", "whole number")),
     Case("spec shift empty", lambda: s_loss.shift(ids()), ValueError, ("x: got", "at least")),
     Case("spec sequence_loss negative token", lambda: s_loss.sequence_loss(lambda t: X(len(t), 3), ids(0, -1)), IndexError, ("x: got a token -1", "from 0 to 2")),
     Case("spec sequence_loss big token", lambda: s_loss.sequence_loss(lambda t: X(len(t), 3), ids(0, 3)), IndexError, ("x: got a token 3", "from 0 to 2")),
@@ -541,6 +552,16 @@ CASES = [
     Case("Tokenizer.load no JSON", lambda: merges_file("{"), ValueError, ("path: got", "tokenizer.json", "Tokenizer.save")),
     Case("Tokenizer.load other JSON", lambda: merges_file('{"merges": []}'), ValueError, ("path: got", "format", "Tokenizer.save")),
     # derivations
+    Case("audit of a number", lambda: auditing.audit(3, z(2, 4)), TypeError, ("model: got int", "callable")),
+    Case("audit of a str", lambda: auditing.audit(torch.nn.Linear(2, 2), "x"), TypeError, ("inputs: got str", "tensor")),
+    Case("audit of one row", lambda: auditing.audit(torch.nn.Linear(2, 2), z(1, 2)), ValueError, ("inputs: got 1 rows", "at least 2")),
+    Case("audit on another device", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2, device="meta")), ValueError, ("inputs: got device meta", "cpu")),
+    Case("audit of a mean", lambda: auditing.audit(lambda x: x.mean(-2), z(4, 2)), ValueError, ("row_axis: got", "row_axis=")),
+    Case("audit of no tensor", lambda: auditing.audit(lambda x: None, z(4, 2)), TypeError, ("got NoneType", "a tensor")),
+    Case("audit of a model that raises", lambda: auditing.audit(torch.nn.Linear(3, 2), z(4, 2)), ValueError, ("inputs: got RuntimeError", "takes")),
+    Case("audit with an unknown back end", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), back_ends=["magic"]), ValueError, ("back_ends: got 'magic'", "math")),
+    Case("audit with an unknown expectation", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), expects="some"), ValueError, ("expects: got 'some'", "causal")),
+    Case("audit at a length too large", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), lengths=[9]), ValueError, ("lengths: got 9", "4")),
     Case("derive of a function", lambda: operators.derive(len), TypeError, ("module: got builtin_function_or_method", "torch.nn.Module")),
     Case("derives of an object", lambda: operators.derives("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
     Case("Causal of a Linear", lambda: operators.Causal(torch.nn.Linear(2, 2)), TypeError, ("module: got Linear", "take a mask")),

@@ -141,7 +141,53 @@ def test_broken_model(trained, tmp_path):
     assert refused(command("generate", "--model", folder, "--tokens", "-1"), "n_new", "-1")
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A module of a user's, in the folder from which the command is given."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "mine.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "def honest(): return nn.Linear(4, 4), torch.randn(1, 5, 4)\n"
+        "def peeking(): return nn.Softmax(1), torch.randn(1, 5, 4)\n"
+        "def window(): return nn.Linear(4, 4), torch.randn(1, 5, 4), {'max_lookback': 2}\n"
+        "def nothing(): return None\n"
+        "def wide(): return nn.Linear(3, 4), torch.randn(1, 5, 4)\n"
+    )
+    return folder
+
+
+def audited(folder, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    whole = [sys.executable, "-m", "tlm_book", "audit", *arguments]
+    return subprocess.run(whole, capture_output=True, text=True, encoding="utf-8", env=environment, cwd=folder, timeout=300)
+
+
+def test_audit_says_whether_there_is_a_leak(models):
+    good, bad, blind = (audited(models, f"mine:{name}") for name in ("honest", "peeking", "window"))
+    assert good.returncode == 0 and good.stdout.startswith("audit of Linear: ok"), good.stderr
+    assert bad.returncode == 1 and "softmax over the sequence axis" in bad.stdout and bad.stderr == ""
+    assert blind.returncode == 1 and "BLIND" in blind.stdout
+    only = audited(models, "mine:peeking", "--length", "4", "--mode", "eval")
+    assert only.returncode == 1 and "train" not in only.stdout and "n = 4\n" in only.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mine"], ["factory", "package.module:factory"]),
+        (["none.such:factory"], ["factory", "none", "imported"]),
+        (["mine:lost"], ["mine:lost", "function"]),
+        (["mine:nothing"], ["NoneType", "(model, inputs)"]),
+        (["mine:wide"], ["inputs", "cannot be multiplied"]),
+        (["mine:honest", "--length", "9"], ["lengths", "9"]),
+        (["mine:honest", "--back-end", "magic"], ["back_ends", "magic"]),
+    ],
+)
+def test_audit_refuses(models, arguments, words):
+    assert refused(audited(models, *arguments), *words)
+
+
 def test_help_names_the_commands():
     run = command("--help")
-    assert run.returncode == 0 and "train" in run.stdout and "generate" in run.stdout
+    assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "audit"))
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book

@@ -88,7 +88,8 @@ def strangers(function: Callable) -> tuple[list, dict] | None:
         if p.annotation is p.empty and p.name in ("self", "cls"):
             positional.append(None)
         elif p.default is p.empty and p.kind is not p.VAR_KEYWORD:
-            typed |= p.annotation not in (object, Any, p.empty)
+            # a name in quotes is a class still being made; the checker passes over it
+            typed |= p.annotation not in (object, Any, p.empty) and not isinstance(p.annotation, str)
             if p.kind is p.KEYWORD_ONLY:
                 named[p.name] = Stranger()
             else:

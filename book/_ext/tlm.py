@@ -9,19 +9,19 @@ In a chapter (plain Markdown, so that it also reads well where this extension do
 On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HTML id. A code cell that begins
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `tlm_statements` and `tlm_cells`;
-`tlm_html` writes it out.
+`tlm_html` writes it out. `tlm_math` writes the mathematics, `tlm_links` previews
+statements where they are linked, `tlm_light` keeps the pages light.
 """
 
 import re
-import shutil
-from importlib.util import find_spec
-from pathlib import Path
 
+import tlm_light
+import tlm_links
+import tlm_math
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from tlm_cells import CodeCells
-from tlm_html import add_nodes, label, warn, where
+from tlm_html import add_nodes, warn, where
 from tlm_statements import Statements
 
 
@@ -54,19 +54,6 @@ def neighbour(node, step):
     return None
 
 
-class LinkTitles(SphinxPostTransform):
-    """A link to a statement shows that statement's number and title when pointed at."""
-
-    default_priority = 20  # after MyST has resolved links (9)
-
-    def run(self, **kwargs):
-        for link in self.document.findall(nodes.reference):
-            name = link.get("refid") or link.get("refuri", "").partition("#")[2]
-            docname, _ = where(self.env, name)
-            if docname and link.get("internal", "refid" in link):
-                link["reftitle"] = label(self.env, name, with_title=True)
-
-
 def check_whole_book(app, env):
     """Every checked id is a statement somewhere; no id is a statement in two chapters."""
     seen = {}
@@ -80,21 +67,13 @@ def check_whole_book(app, env):
                 warn(f"a cell checks {name}, but no chapter states it", docname)
 
 
-def copy_mathjax(app, error):
-    """Put MathJax beside the pages: one file of an installed package, with all TeX extensions and SVG output."""
-    if error is None and app.builder.format == "html":
-        package = Path(find_spec("sphinx-mathjax-offline").origin).parent
-        target = Path(app.outdir, "_static", app.config.mathjax_path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(package / "static" / app.config.mathjax_path, target)
-
-
 def setup(app):
     add_nodes(app)
     app.add_transform(Statements)
     app.add_transform(CodeCells)
     app.add_transform(KeepPunctuation)
-    app.add_post_transform(LinkTitles)
     app.connect("env-check-consistency", check_whole_book)
-    app.connect("build-finished", copy_mathjax)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    tlm_math.setup(app)
+    tlm_links.setup(app)
+    tlm_light.setup(app)
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

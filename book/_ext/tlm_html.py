@@ -1,5 +1,6 @@
 """The HTML of statement boxes and of the captions above code cells."""
 
+import re
 from html import escape
 
 from docutils import nodes
@@ -49,7 +50,7 @@ def link_to(writer, name):
     if docname is None:  # check_whole_book has warned
         return f"<span>{escape(name)}</span>"
     page = "" if docname == builder.current_docname else builder.get_relative_uri(builder.current_docname, docname)
-    return f'<a class="reference internal" href="{page}#{escape(name)}">{escape(label(env, name))}</a>'
+    return f'<a class="reference internal statement-link" href="{page}#{escape(name)}">{escape(label(env, name))}</a>'
 
 
 def number_of(env, name):
@@ -58,15 +59,26 @@ def number_of(env, name):
     return (docname, entry[1]) if docname else name
 
 
+def preview(parts):
+    """The HTML of a statement without what makes sense only in its place: ids, links, the line of names."""
+    html = re.sub(r'<p class="statement-meta">.*?</p>|<a class="statement-permalink".*?</a>', "", "".join(parts))
+    return re.sub(r"<a [^>]*>", "<a>", re.sub(r' id="[^"]*"', "", html))
+
+
 def visit_statement(writer, node):
     first, *others = node["ids"]
     title = escape(label(writer.builder.env, first), quote=True)
     writer.body.append(f'<div class="{" ".join(node["classes"])}" id="{first}" role="group" aria-label="{title}">\n')
     writer.body.extend(f'<span id="{name}"></span>' for name in others)
+    node["start"] = len(writer.body)
 
 
 def depart_statement(writer, node):
+    parts = writer.body[node["start"] :]
     writer.body.append("</div>\n")
+    builder = writer.builder
+    kept = vars(builder).setdefault("tlm_previews", {}).setdefault(builder.current_docname, {})
+    kept.update(dict.fromkeys(node["ids"], preview(parts)))
 
 
 def visit_head(writer, node):

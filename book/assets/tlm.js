@@ -36,6 +36,15 @@ function markRegions() {
   if (top) document.querySelector("#main-content")?.append(top);
 }
 
+// Mathematics: KaTeX sets the TeX that stands in the page (see tlm_math.py for the sign of the mask).
+function setMathematics(root = document) {
+  for (const box of root.querySelectorAll(".math:not(.is-set)")) {
+    const options = { displayMode: box.tagName === "DIV", throwOnError: false, errorColor: "currentColor" };
+    box.innerHTML = katex.renderToString(box.textContent, options).replaceAll("△", "◺");
+    box.classList.add("is-set");
+  }
+}
+
 // Boxes that scroll must be reachable by keyboard; formulas too wide for their line get such a box.
 function markWideBoxes() {
   for (const formula of document.querySelectorAll(".bd-article span.math")) {
@@ -43,7 +52,7 @@ function markWideBoxes() {
     const room = formula.closest("p, li, td, th, dd, h1, h2, h3")?.clientWidth ?? Infinity;
     formula.classList.toggle("too-wide", formula.getBoundingClientRect().width > room && room > 0);
   }
-  const boxes = "pre, div.math, div.math > mjx-container, span.too-wide, .cell_output .text_html, .cell_output > .output, .pst-scrollable-table-container";
+  const boxes = "pre, div.math, .katex-display, span.too-wide, .cell_output .text_html, .cell_output > .output, .pst-scrollable-table-container";
   for (const box of document.querySelectorAll(boxes)) {
     const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
     if (scrolls) box.setAttribute("tabindex", "0");
@@ -65,6 +74,22 @@ function followContents() {
   else document.body.removeAttribute("data-bs-spy");
 }
 
+// Paper is light, whatever the screen is.
+function printLight() {
+  const page = document.documentElement;
+  let before = null;
+  window.addEventListener("beforeprint", () => {
+    before ??= page.dataset.theme;
+    page.dataset.theme = "light";
+  });
+  window.addEventListener("afterprint", () => {
+    page.dataset.theme = before ?? page.dataset.theme;
+    before = null;
+  });
+}
+
+setMathematics();
+printLight();
 followContents();
 nameControls();
 markRegions();
@@ -72,7 +97,7 @@ openFold();
 window.addEventListener("hashchange", openFold);
 window.addEventListener("load", () => {
   nameControls();
-  (window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => {
+  document.fonts.ready.then(() => {
     markWideBoxes();
     // Formulas have grown the page above the target of a link.
     if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

@@ -25,6 +25,7 @@ _HOME = {
     "load": "training",
     "generate": "inference",
     "derive": "operators",
+    "audit": "auditing",
 }
 __all__ = ["__version__", *_HOME]
 

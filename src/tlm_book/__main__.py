@@ -1,13 +1,14 @@
-"""The command line: `python -m tlm_book train …` and `python -m tlm_book generate …`. Written by hand; it only reads arguments."""
+"""The command line: `python -m tlm_book train …`, `… generate …` and `… audit …`. Written by hand; it only reads arguments."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The two commands and their options."""
-    parser = argparse.ArgumentParser(prog="tlm_book", description="Train a transformer language model on a text, or let one write.")
+    """The three commands and their options."""
+    parser = argparse.ArgumentParser(prog="tlm_book", description="Train a transformer language model on a text, let one write, or ask whether a model sees the future.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     train = commands.add_parser("train", help="train a model on a text file", argument_default=argparse.SUPPRESS)
@@ -36,6 +37,13 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
     generate.add_argument("--seed", type=int, default=0, help="of the choice of tokens (default: 0)")
     generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+
+    audit = commands.add_parser("audit", help="does a model see the future? status 1 when it does")
+    audit.add_argument("factory", metavar="MODULE:FACTORY", help="called without arguments; returns (model, inputs) or (model, inputs, options)")
+    audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="an attention back end to try, too; may be repeated")
+    audit.add_argument("--length", action="append", type=int, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
+    audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
+    audit.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
 
@@ -62,21 +70,49 @@ def generate(options: dict[str, object]) -> str:
     )
 
 
+def audit(options: dict[str, object]) -> tuple[str, int]:
+    """The report, and 1 unless it is ok."""
+    from tlm_book.auditing import audit
+    from tlm_book.checks import expects
+
+    path, _, name = options.pop("factory").partition(":")
+    expects(path and name, "factory", repr(path), "package.module:factory")
+    sys.path.insert(0, "")  # as python -m does with the module that it runs
+    try:
+        factory = getattr(importlib.import_module(path), name, None)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"factory: got {path}:{name} ({error}), want a module that can be imported") from error
+    finally:
+        sys.path.remove("")
+    expects(callable(factory), "factory", f"{path}:{name}", "a function of that module")
+    made = factory()
+    expects(isinstance(made, tuple) and len(made) in (2, 3), "factory", type(made).__name__, "(model, inputs) or (model, inputs, options)")
+    quiet = options.pop("quiet")
+    given = {key: value for key, value in options.items() if value}
+    report = audit(made[0], made[1], **({"progress": not quiet} | (made[2] if len(made) == 3 else {}) | given))
+    return str(report), int(not report.ok)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Status 0; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
+    """Run one command. Status 0; 1 when an audit finds a leak; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
     options = vars(arguments().parse_args(argv))
-    run = {"train": train, "generate": generate}[options.pop("command")]
+    run = {"train": train, "generate": generate, "audit": audit}[options.pop("command")]
+    status = 0
     try:
-        print(run(options))
-    except (ValueError, OSError) as error:
+        said = run(options)
+        said, status = said if isinstance(said, tuple) else (said, 0)
+        print(said)
+    except (ValueError, TypeError, OSError) as error:
+        if isinstance(error, TypeError) and run is not audit:
+            raise
         print(f"tlm_book: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("tlm_book: stopped; nothing was written", file=sys.stderr)
         return 130
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -3,9 +3,16 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-from tlm_book.checks import expects, expects_one_of, expects_tokens
+from tlm_book.checks import (
+    expects,
+    expects_one_of,
+    expects_positive,
+    expects_shape,
+    expects_tokens,
+)
 
 REDUCTIONS = ("weighted", "row_mean", "sum")
 
@@ -14,6 +21,7 @@ __all__ = [
     "shift",
     "token_log_probs",
     "weighted_loss",
+    "chunked_loss",
 ]
 
 
@@ -52,12 +60,12 @@ def _expects_same_shape(
     )
 
 
-def _expects_targets(logits: Tensor, tokens: Tensor) -> None:
-    _expects_same_shape("tokens", tokens, tuple(logits.shape[:-1]))
+def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
+    _expects_same_shape("tokens", tokens, shape)
     expects(tokens.numel() > 0, "tokens", "no token", "at least one token")
     # on a GPU, a look would wait for the device
     if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-        expects_tokens("tokens", tokens, logits.shape[-1])
+        expects_tokens("tokens", tokens, V)
 
 
 def token_log_probs(
@@ -70,13 +78,34 @@ def token_log_probs(
 
     Chapter: loss.
     """
-    _expects_targets(logits, tokens)
+    _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
     return -F.cross_entropy(
         logits.flatten(0, -2), tokens.flatten().long(), reduction="none"
     ).view(tokens.shape)
 
 
 # loss: In torch
+def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
+    """The factor of each −y in the loss (the table of T-token-shares)."""
+    _expects_same_shape("weights", w, shape)
+    expects(
+        bool(((w >= 0) & w.isfinite()).all()),
+        "weights",
+        "a negative or infinite weight",
+        "finite weights ≥ 0",
+    )
+    if reduction == "sum":
+        return w
+    total = w.sum(-1, keepdim=True) if reduction == "row_mean" else w.sum()
+    expects(
+        bool((total > 0).all()),
+        "weights",
+        "weights that sum to zero",
+        "a positive sum",
+    )
+    return w / total / (total.numel() if reduction == "row_mean" else 1)
+
+
 def weighted_loss(
     logits: Float[Tensor, "*batch n V"],
     tokens: Int[Tensor, "*batch n"],
@@ -92,28 +121,125 @@ def weighted_loss(
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
-        _expects_targets(logits, tokens)
+        _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
         return F.cross_entropy(logits.flatten(0, -2), tokens.flatten().long())
     y = token_log_probs(logits, tokens)
     w = torch.ones_like(y) if weights is None else weights
-    _expects_same_shape("weights", w, tuple(y.shape))
-    expects(
-        bool(((w >= 0) & w.isfinite()).all()),
-        "weights",
-        "a negative or infinite weight",
-        "finite weights ≥ 0",
-    )
-    if reduction == "sum":
-        return -(w * y).sum()
-    total = w.sum(-1) if reduction == "row_mean" else w.sum()
-    expects(
-        bool((total > 0).all()),
-        "weights",
-        "weights that sum to zero",
-        "a positive sum",
-    )
-    return (
-        (-(w * y).sum(-1) / total).mean()
-        if reduction == "row_mean"
-        else -(w * y).sum() / total
+    return -(_shares(w, tuple(y.shape), reduction) * y).sum()
+
+
+# loss: A large vocabulary: the loss in chunks
+class _ChunkedLoss(torch.autograd.Function):
+    """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is taken chunk by chunk on the way forward."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        H: Tensor,
+        W: Tensor,
+        b: Tensor | None,
+        x: Tensor,
+        sigma: Tensor,
+        chunk: int,
+        learn: bool,
+    ) -> Tensor:
+        exact = sigma.dtype
+        wanted = [learn and need for need in ctx.needs_input_grad[:3]]
+        dH, dW, db = (
+            torch.zeros_like(t, dtype=exact) if want else None
+            for t, want in zip((H, W, b), wanted)
+        )
+        loss = sigma.new_zeros(())
+        for first in range(0, len(x), chunk):
+            rows = slice(first, first + chunk)
+            h, s, token = H[rows], sigma[rows, None], x[rows, None]
+            Y = F.log_softmax(F.linear(h, W, b), -1, dtype=exact)  # (chunk, V)
+            loss -= (s * Y.gather(1, token)).sum()
+            if not any(wanted):
+                continue
+            # softmax in the place of its logarithm, less 1 at the token
+            G = Y.exp_().scatter_add_(1, token, -torch.ones_like(s))
+            if db is not None:
+                db += s[:, 0] @ G
+            G = G.to(h.dtype)
+            if dH is not None:
+                dH[rows] = s * (G @ W)
+            if dW is not None:
+                _add_product(dW, G.T, (s * h).to(h.dtype))
+        gradients = zip((dH, dW, db), (H, W, b))
+        ctx.save_for_backward(
+            *(None if g is None else g.to(t.dtype) for g, t in gradients)
+        )
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, g: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = (
+            None if d is None else (g * d).to(d.dtype) for d in ctx.saved_tensors
+        )
+        return *gradients, None, None, None, None
+
+
+def _add_product(total: Tensor, A: Tensor, B: Tensor) -> None:
+    """total += A B, without a further array when the types agree."""
+    if total.dtype == A.dtype:
+        total.addmm_(A, B)
+    else:
+        total += A @ B
+
+
+# loss: A large vocabulary: the loss in chunks
+def chunked_loss(
+    hidden: Float[Tensor, "*batch n d"],
+    weight: Float[Tensor, "V d"],
+    tokens: Int[Tensor, "*batch n"],
+    weights: Float[Tensor, "*batch n"] | None = None,
+    *,
+    bias: Float[Tensor, "V"] | None = None,
+    reduction: str = "weighted",
+    chunk: int = 1024,
+) -> Float[Tensor, ""]:
+    """`weighted_loss` of the scores hidden weightᵀ + bias, with never more than chunk · V of them in memory. (T-loss-chunks)
+
+    Gradients for `hidden`, `weight` and `bias`, once: no second derivatives, none for `weights`. Positions of weight 0 are
+    skipped. The result is float32 at least; under autocast the products are taken in its type. Errors as in
+    `weighted_loss`; ValueError when the widths do not fit or `weights` asks for a gradient.
+
+    Chapter: loss.
+    """
+    expects_one_of("reduction", reduction, REDUCTIONS)
+    expects_positive(chunk=chunk)
+    V, d = weight.shape
+    expects_shape("hidden", hidden, ("n", d))
+    if bias is not None:
+        _expects_same_shape("bias", bias, (V,))
+    shape = tuple(hidden.shape[:-1])
+    _expects_targets(tokens, shape, V)
+    x, H = tokens.flatten().long(), hidden.flatten(0, -2)
+    exact = torch.promote_types(hidden.dtype, torch.float32)
+    if weights is None:
+        one = torch.ones(shape, dtype=exact, device=hidden.device)
+        sigma = _shares(one, shape, reduction).flatten()
+    else:
+        expects(
+            not weights.requires_grad,
+            "weights",
+            "a tensor that asks for a gradient",
+            "constants",
+        )
+        sigma = _shares(weights.to(exact), shape, reduction).flatten()
+        if not torch.compiler.is_compiling():  # their number would be no constant
+            kept = sigma.nonzero()[:, 0]
+            H, x, sigma = H[kept], x[kept], sigma[kept]
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:
+        low = torch.get_autocast_dtype(device)
+        H, weight, bias = (
+            H.to(low),
+            weight.to(low),
+            None if bias is None else bias.to(low),
+        )
+    return _ChunkedLoss.apply(
+        H, weight, bias, x, sigma, chunk, torch.is_grad_enabled()
     )

@@ -637,3 +637,16 @@ def _stack(module: nn.Module, causal: bool) -> Derivation:
         return primitive(type(module).__name__, Kind.UNPROVED, "has no layers")
     steps += [] if module.norm is None else [derive(module.norm)]
     return compose(type(module).__name__, *steps)
+
+
+# operators: What a derivation does not see
+def __getattr__(name: str) -> object:
+    """`audit` and `assert_autoregressive`, from the next chapter, on first use.
+
+    Found when asked for, and not imported above: a chapter imports only earlier ones.
+    """
+    if name in ("audit", "assert_autoregressive"):
+        from importlib import import_module
+
+        return getattr(import_module("tlm_book.auditing"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -457,7 +457,10 @@ class Vocabulary:
 
     def check_same(self, other: "Vocabulary") -> None:
         """ValueError that names the first difference unless every token is the same
-        in both, so that the tokens of one may be decoded by the other."""
+        in both, so that the tokens of one may be decoded by the other. TypeError for
+        what is no Vocabulary."""
+        right, came = isinstance(other, Vocabulary), type(other).__name__
+        expects(right, "other", came, "a Vocabulary or Tokenizer", TypeError)
         expects(
             len(self) == len(other),
             "other",

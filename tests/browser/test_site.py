@@ -2,6 +2,7 @@
 
 Build it first: `make book`. Nothing may be asked of another host, nothing may be logged as an error, all mathematics
 must be set, no picture may lack its text, no page may be wider than a phone, every statement must be a numbered box.
+No page may weigh more than 1.5 MB with all that it loads, or show nothing for a second, or have a fault that axe-core finds.
 """
 
 import functools
@@ -9,6 +10,7 @@ import http.server
 import os
 import re
 import shutil
+import sys
 import threading
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,11 +20,16 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from site_pages import measure  # noqa: E402
+
 SITE = ROOT / "_build" / "html"
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 FILES = [TOC["root"]] + [chapter["file"] for part in TOC["parts"] for chapter in part["chapters"]]
 NUMBERS = {file: number for number, file in enumerate(FILES)}  # the landing page is 0, chapters count from 1
-PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 360, "height": 740}
+SCHEMES = ("light", "dark")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 ANCHORED_QUOTE = re.compile(r"^((?:<a id=\"[^\"]+\"></a>\s*)+)\n\s*> \*\*", re.MULTILINE)
 
 # What a reader would see of mathematics that was not set, and what is wrong on the page, found in the page itself.
@@ -31,14 +38,15 @@ FAULTS = r"""() => {
   const article = document.querySelector("article");
   const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    if (node.parentElement.closest("pre, code, script, style, mjx-container, .output")) continue;
+    if (node.parentElement.closest("pre, code, script, style, .katex, .output")) continue;
     if (/\$[^$]+\$|\$\$|\\\(|\\\[|\\(frac|mathbb|sum|text|begin|operatorname|mathrm|le|in)\b/.test(node.data))
       faults.push("mathematics as text: " + node.data.trim().slice(0, 80));
   }
   for (const box of document.querySelectorAll(".math"))
-    if (!box.querySelector("mjx-container")) faults.push("mathematics not set: " + box.textContent.slice(0, 80));
-  for (const error of document.querySelectorAll("mjx-merror, [data-mjx-error], [data-mml-node=merror]"))
-    faults.push("TeX error: " + (error.getAttribute("data-mjx-error") ?? error.textContent).slice(0, 80));
+    if (box.querySelectorAll(":scope > .katex, :scope > .katex-display").length !== 1 || box.childNodes.length !== 1)
+      faults.push("mathematics not set: " + box.textContent.slice(0, 80));
+  for (const error of document.querySelectorAll(".katex-error"))
+    faults.push("TeX error: " + error.title.slice(0, 160));
   for (const image of document.querySelectorAll("article img")) {
     if (!image.alt.trim()) faults.push("picture without text: " + image.src);
     else if (/_build|^\S*\.(png|svg|jpe?g)$/.test(image.alt)) faults.push("a path is no text: " + image.alt);
@@ -109,6 +117,11 @@ def statements_of(file):
     return [name for line in ANCHORED_QUOTE.findall(text) for name in re.findall(r'id="([^"]+)"', line)]
 
 
+def formulas_of(page_file):
+    """How many formulas a page holds before any script has run."""
+    return len(re.findall(r'<(?:span|div) class="math ', page_file.read_text(encoding="utf-8")))
+
+
 def link_faults(page, site):
     """Links of the page into the site whose file or place in the file is not there."""
     faults = []
@@ -138,6 +151,9 @@ def width_faults(page):
 def test_page(browser, site, file):
     page, faults = open_page(browser, f"{site}/{file}.html", site, viewport=PHONE)
     faults += page.evaluate(FAULTS) + width_faults(page) + link_faults(page, site)
+    formulas = page.evaluate("document.querySelectorAll('.math annotation[encoding=\"application/x-tex\"]').length")
+    if formulas != formulas_of(SITE / f"{file}.html"):
+        faults.append(f"{formulas} formulas are set of {formulas_of(SITE / f'{file}.html')}")
 
     for name in statements_of(file):
         label = page.evaluate(
@@ -161,7 +177,7 @@ def test_statements_are_numbered_in_order(browser, site):
         assert [label.split()[1] for label in labels] == [f"{NUMBERS[file]}.{i + 1}" for i in range(len(labels))]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_page_opens_as_a_file(browser, site, scheme):
     path = (SITE / f"{FILES[1]}.html").as_uri()
     page, faults = open_page(browser, path, SITE.as_uri(), color_scheme=scheme)
@@ -184,3 +200,122 @@ def test_search_finds_a_chapter(browser, site):
     page.wait_for_selector("ul.search li a", timeout=30_000)
     page.context.close()
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_weight_and_first_paint(browser, site, file):
+    """Every file that the page loads, uncompressed; first paint is the best of some rounds, for the machine may be busy."""
+    kinds, paint, _ = measure(browser, f"{site}/{file}.html", rounds=2)
+    if paint >= 1000:
+        _, paint, _ = measure(browser, f"{site}/{file}.html", rounds=8)
+    assert sum(kinds.values()) < 1_500_000, kinds
+    assert paint < 1000
+
+
+# Thousands of boxes that are alike keep axe-core busy for a minute: of a formula its text is kept, of the code one span of each colour.
+FEWER = """() => {
+  for (const formula of document.querySelectorAll(".katex-html")) formula.replaceChildren("formula");
+  const seen = new Set();
+  for (const span of document.querySelectorAll(".highlight span"))
+    if (seen.has(span.className)) span.replaceWith(span.textContent);
+    else seen.add(span.className);
+  document.body.normalize();
+}"""
+
+
+COLOURS = ["color-contrast", "link-in-text-block"]  # what another colour scheme can change
+
+
+@pytest.mark.parametrize("file", [*FILES, "search", "outside_links"])
+def test_no_accessibility_fault(browser, site, file):
+    """No violation of WCAG 2.2 A or AA that axe-core can see, with every fold open, in both colour schemes."""
+    import axe_playwright_python as axe
+
+    page, _ = open_page(browser, f"{site}/{file}.html", site, color_scheme="light")
+    page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    page.evaluate(FEWER)
+    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    faults = []
+    for scheme, rules in (("light", {"type": "tag", "values": WCAG}), ("dark", {"type": "rule", "values": COLOURS})):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function("(scheme) => document.documentElement.dataset.theme === scheme", arg=scheme)
+        page.wait_for_timeout(400)  # colours change gradually
+        faults += page.evaluate(
+            """(rules) => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(({violations}) => violations
+              .flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)))""",
+            rules,
+        )
+    page.context.close()
+    assert not faults, "\n".join(faults)
+
+
+def preview_of(page, link):
+    """The text of the preview that belongs to a link, once it is there."""
+    page.wait_for_selector("#statement-preview:not([hidden])")
+    assert link.get_attribute("aria-describedby") == "statement-preview"
+    return page.inner_text("#statement-preview .statement-head")
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_link_previews_its_statement(browser, site, as_file):
+    """By mouse and by keyboard; the pointer may move onto it; Escape closes it (WCAG 1.4.13)."""
+    home = SITE.as_uri() if as_file else site
+    page, faults = open_page(browser, f"{home}/book/attention.html", home)
+    link = page.locator("article a.statement-link[href^='operators.html#']").first
+    want = re.compile(r"[A-Z][a-z]+ 1\.\d+")
+    link.hover()
+    assert want.match(preview_of(page, link))
+    page.hover("#statement-preview")
+    page.wait_for_timeout(400)
+    assert page.is_visible("#statement-preview")
+    assert page.eval_on_selector_all("#statement-preview .math", "all => all.every((box) => box.querySelector('.katex'))")
+    assert not page.query_selector_all("#statement-preview [id], #statement-preview [href]")
+    assert width_faults(page) == []
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#statement-preview")
+    page.mouse.move(0, 0)
+
+    link.evaluate("(link) => link.focus({focusVisible: true})")
+    assert want.match(preview_of(page, link))
+    page.keyboard.press("Tab")
+    page.wait_for_function("document.querySelector('#statement-preview').hidden || document.activeElement.ariaDescribedByElements?.length")
+    page.context.close()
+    assert not faults, "\n".join(faults)
+
+
+def test_every_link_to_a_statement_has_its_preview(site):
+    for file in FILES:
+        html = (SITE / f"{file}.html").read_text(encoding="utf-8")
+        for link in set(re.findall(r'class="reference internal statement-link" href="([^"]*)#([^"]+)"', html)):
+            chapter = Path(link[0] or file).stem
+            data = (SITE / "_static" / "previews" / f"{chapter}.js").read_text(encoding="utf-8")
+            assert f'"{link[1]}": "' in data, f"{file}: no preview of {link[1]}"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_each_page_has_its_doors(site, file):
+    """Launch in Colab, the page before and the page after."""
+    html = (SITE / f"{file}.html").read_text(encoding="utf-8")
+    assert f'href="https://colab.research.google.com/github/tlm-book/tlm_book/blob/main/{file}.ipynb"' in html
+    place = FILES.index(file)
+    assert place == 0 or f'class="left-prev"\n       href="{Path(FILES[place - 1]).name}.html"' in html
+    assert place == len(FILES) - 1 or f'class="right-next"\n       href="{Path(FILES[place + 1]).name}.html"' in html
+
+
+def test_links_out_of_the_book_are_listed_once_more(site):
+    """Every address in the text of a page stands on the page of outside links."""
+    listed = (SITE / "outside_links.html").read_text(encoding="utf-8")
+    for file in FILES:
+        html = (SITE / f"{file}.html").read_text(encoding="utf-8")
+        for address in re.findall(r'class="reference external" href="([^"]+)"', html):
+            assert f'href="{address}"' in listed, f"{file}: {address}"
+
+
+def test_the_icons_of_the_theme_are_there(browser, site):
+    """The styles keep only the icons that a page names: each must have its shape."""
+    page, _ = open_page(browser, f"{site}/{FILES[1]}.html", site)
+    shapeless = page.evaluate("""() => [...document.querySelectorAll("[class*='fa-'], .fas, .fab")]
+      .filter((icon) => !getComputedStyle(icon).getPropertyValue("--icon").startsWith("url("))
+      .map((icon) => icon.className)""")
+    page.context.close()
+    assert not shapeless

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_shape, expects_tokens
+from tlm_book.checks import expects, expects_positive, expects_shape, expects_tokens
 
 __all__ = [
     "shift",
     "log_softmax",
     "sequence_log_probs",
     "sequence_loss",
+    "bits_per_byte",
     "batch_loss",
     "row_mean_loss",
 ]
@@ -69,6 +70,21 @@ def sequence_loss(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> float
     Chapter: loss.
     """
     return float(-np.mean(sequence_log_probs(T, x, start)))
+
+
+# loss: Bits per byte
+def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
+    """n L / (N log 2): a loss in nats per token as bits per byte of text. (T-bits-per-byte)
+
+    TypeError when a number of tokens or bytes is not whole, ValueError when it is below 1.
+
+    >>> round(bits_per_byte(np.log(256), n_tokens=3, n_bytes=3), 12)
+    8.0
+
+    Chapter: loss.
+    """
+    expects_positive(n_tokens=n_tokens, n_bytes=n_bytes)
+    return float(loss * n_tokens / (n_bytes * np.log(2)))
 
 
 # loss: Many texts at once

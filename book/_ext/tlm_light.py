@@ -1,0 +1,100 @@
+"""Light pages: of the theme's styles, icons, scripts and of the highlighted code, only what the book's pages use.
+
+The theme brings the styles of every Bootstrap component and two thousand icons. What no page uses is cut away here, after
+the build, from the site itself; pictures are stored as lossless WebP, a third of their size as PNG.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from docutils import nodes
+from PIL import Image
+from sphinx.transforms import SphinxTransform
+
+# Names, punctuation and white space have the colour of plain text in both colour schemes.
+PLAIN = re.compile(r'<span class="(?:n|nn|nx|p|w)">([^<]*)</span>')
+CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
+RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
+STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "sphinx-design.min.css")
+
+
+class LightPictures(SphinxTransform):
+    """Store each PNG picture of a notebook as lossless WebP beside it, and show that."""
+
+    default_priority = 420
+
+    def apply(self):
+        for image in self.document.findall(nodes.image):
+            path = Path(self.env.srcdir, self.env.relfn2path(image["uri"], self.env.docname)[0])
+            if path.suffix != ".png" or not path.is_file():  # Sphinx says what is missing
+                continue
+            light = path.with_suffix(".webp")
+            if not light.exists():
+                Image.open(path).save(light, lossless=True, method=2)
+            image["uri"] = image["uri"].removesuffix(".png") + ".webp"
+
+
+def without_plain_spans(app, pagename, templatename, context, doctree):
+    if "body" in context:
+        context["body"] = PLAIN.sub(r"\1", context["body"])
+
+
+def words_of_site(out):
+    """Every word that can be the name of a class: in the pages, and in the scripts that change them."""
+    files = [*out.rglob("*.html"), *(path for path in out.rglob("*.js") if path.name not in ("searchindex.js", "fontawesome.js"))]
+    return {word for file in files for word in re.findall(r"[\w-]+", file.read_text(encoding="utf-8"))}
+
+
+def lighten_site(app, error):
+    if error is None and app.builder.format == "html":
+        out = Path(app.outdir)
+        words = words_of_site(out)
+        for name in STYLES:
+            path = out / "_static" / name
+            if path.exists():
+                path.write_text(without_unused(path.read_text(encoding="utf-8"), words), encoding="utf-8")
+        (out / "_static" / "icons.css").write_text(icon_styles(out, words), encoding="utf-8")
+
+
+def without_unused(css, words):
+    """The style sheet without the selectors that name a class which stands nowhere in the site."""
+
+    @cache
+    def is_used(selector):
+        outside_not = re.sub(r":not\([^()]*\)", "", selector)
+        return all(re.sub(r"\\(.)", r"\1", name) in words for name in CLASS.findall(outside_not))
+
+    def shorter(rule):
+        selectors, body = rule.groups()
+        if "Font Awesome" in body or body.startswith("--fa:"):
+            return ""
+        if "@" in selectors or "(" in selectors and "," in re.sub(r"^[^(]*", "", selectors):
+            return rule[0]
+        left = [one for one in selectors.split(",") if is_used(one)]
+        return f"{','.join(left)}{{{body}}}" if left else ""
+
+    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    css = RULE.sub(shorter, css)
+    return re.sub(r"@(?:media|supports)[^{}]*\{\s*\}", "", css)
+
+
+def icon_styles(out, words):
+    """The icons that the pages name, as masks of the colour of the text: from the theme's own Font Awesome file."""
+    source = (out / "_static" / "scripts" / "fontawesome.js").read_text(encoding="utf-8")
+    rules = []
+    for name in sorted(word.removeprefix("fa-") for word in words if word.startswith("fa-")):
+        found = re.search(rf'(?<![\w-])"?{re.escape(name)}"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', source)
+        if found:
+            width, height, path = found.groups()
+            picture = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"><path d="{path}"/></svg>'
+            rules.append(f".fa-{name} {{ --icon: url({json.dumps('data:image/svg+xml,' + quote(picture, safe=' =/:;,'))}); }}")
+    return "\n".join(rules) + "\n"
+
+
+def setup(app):
+    app.add_transform(LightPictures)
+    app.connect("html-page-context", without_plain_spans)
+    app.connect("build-finished", lighten_site, priority=900)  # when everything else is in its place

@@ -1,0 +1,757 @@
+"""Small models for `test_auditing.py`: in each of PLANTED something looks ahead, and it is known where; each of CLEAN only looks as if.
+
+A case makes its model and inputs anew. `module` is the path of the culprit, `cause` a word of the guess, `fault` what is reported.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tlm_book.decoder_block import DecoderBlock
+from tlm_book.operators import Causal
+from tlm_book.transformer_lm import Config, TransformerLM
+
+D, V, N, B = 8, 13, 9, 2  # width, tokens, rows, sequences
+
+
+class Case(NamedTuple):
+    """One model: make() gives it and its inputs."""
+
+    name: str
+    make: Callable[[], tuple[Any, Any]]
+    module: str | None = None
+    cause: str = ""
+    fault: str = "future"
+    options: dict[str, Any] = {}
+    setting: str = ""
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.randn(*(shape or (B, N, D)))
+
+
+def tokens(n: int = N) -> Tensor:
+    return torch.randint(V, (B, n))
+
+
+# --- The parts of a decoder
+
+
+class Attention(nn.Module):
+    """softmax(masked scores) values, two heads; what is left open is how the mask is made."""
+
+    def __init__(self, d: int = D, heads: int = 2):
+        super().__init__()
+        self.qkv, self.out, self.heads = nn.Linear(d, 3 * d), nn.Linear(d, d), heads
+
+    def later(self, n: int) -> Tensor:
+        return torch.ones(n, n, dtype=torch.bool).triu(1)
+
+    def mask(self, scores: Tensor) -> Tensor:
+        return scores.masked_fill(self.later(scores.shape[-1]), -math.inf)
+
+    def weights(self, scores: Tensor) -> Tensor:
+        return self.mask(scores).softmax(-1)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = map(self.split, self.qkv(x).chunk(3, -1))
+        weights = self.weights(q @ k.mT / math.sqrt(q.shape[-1]))
+        return self.out((weights @ v).transpose(-2, -3).flatten(-2))
+
+
+class FeedForward(nn.Sequential):
+    def __init__(self, d: int = D):
+        super().__init__(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+
+
+class Block(nn.Module):
+    def __init__(self, attention: nn.Module | None = None, mix: nn.Module | None = None, norm: Callable[[], nn.Module] = lambda: nn.LayerNorm(D)):
+        super().__init__()
+        self.norm1, self.attention = norm(), attention or Attention()
+        self.norm2, self.mix = nn.LayerNorm(D), mix or FeedForward()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mix(self.norm2(x))
+
+
+class Positions(nn.Module):
+    def __init__(self, most: int = 32):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(most, D))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table[: x.shape[-2]]
+
+
+class Decoder(nn.Module):
+    """Tokens to logits through three blocks, one of which may be another."""
+
+    def __init__(self, block: nn.Module | None = None, at: int = 1, positions: nn.Module | None = None, norm: nn.Module | None = None):
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(V, D), positions or Positions()
+        self.blocks = nn.ModuleList(block if block is not None and k == at else Block() for k in range(3))
+        self.norm, self.head = norm or nn.LayerNorm(D), nn.Linear(D, V, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.positions(self.embedding(ids))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class Fn(nn.Module):
+    """A function of the rows as a module."""
+
+    def __init__(self, f: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.f = f
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.f(x)
+
+
+class Across(nn.Module):
+    """A layer for (batch, channels, rows) between rows."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.mT).mT
+
+
+class First(nn.Module):
+    """The first output of a recurrence."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0]
+
+
+def decoder(part: Callable[[], nn.Module], place: str = "mix", at: int = 1) -> Callable[[], tuple[nn.Module, Tensor]]:
+    """A decoder with this part in one block: as `mix`, `attention`, or `norm1`."""
+
+    def make() -> tuple[nn.Module, Tensor]:
+        block = Block(norm=part) if place == "norm1" else Block(**{place: part()})
+        return Decoder(block, at), tokens()
+
+    return make
+
+
+# --- Attention that looks ahead
+
+
+class NoMask(Attention):
+    def mask(self, scores):
+        return scores
+
+
+class Ahead(Attention):
+    """The mask begins so many diagonals too late."""
+
+    def __init__(self, by: int):
+        super().__init__()
+        self.by = by
+
+    def later(self, n):
+        return torch.ones(n, n, dtype=torch.bool).triu(1 + self.by)
+
+
+class When(Attention):
+    """Masks only under a condition on (module, n)."""
+
+    def __init__(self, condition):
+        super().__init__()
+        self.condition = condition
+
+    def mask(self, scores):
+        return super().mask(scores) if self.condition(self, scores.shape[-1]) else scores
+
+
+class Weak(Attention):
+    """Adds a number that is meant to be −∞."""
+
+    def __init__(self, penalty: float):
+        super().__init__()
+        self.penalty = penalty
+
+    def mask(self, scores):
+        return scores + self.penalty * self.later(scores.shape[-1])
+
+
+class MaskAfter(Attention):
+    """Masks the weights, when softmax has already seen all scores."""
+
+    def weights(self, scores):
+        return scores.softmax(-1).masked_fill(self.later(scores.shape[-1]), 0.0)
+
+
+class WrongAxis(Attention):
+    def weights(self, scores):
+        return self.mask(scores).softmax(-2)
+
+
+class MixedUp(Attention):
+    """Rows and heads change places by a view where a transpose is wanted."""
+
+    def split(self, x):
+        return x.reshape(*x.shape[:-2], self.heads, x.shape[-2], -1)
+
+    def forward(self, x):
+        q, k, v = map(self.split, self.qkv(x).chunk(3, -1))
+        weights = self.weights(q @ k.mT)
+        return self.out((weights @ v).transpose(-2, -3).flatten(-2))
+
+
+class Threshold(Attention):
+    """Keeps, of each column of the weights, those above the column's mean: the mean is over all queries."""
+
+    def weights(self, scores):
+        w = super().weights(scores)
+        return w * (w > w.mean(-2, keepdim=True))
+
+
+class PaddingInstead(nn.Module):
+    """The pattern of the chapter: is_causal only when there is no other mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(D, 3 * D)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        mask = None if mask is None else mask[:, None, :].bool()
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+
+
+class WithPadding(nn.Module):
+    def __init__(self, attention: nn.Module):
+        super().__init__()
+        self.embedding, self.attention, self.head = nn.Embedding(V, D), attention, nn.Linear(D, V)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        x = self.embedding(input_ids)
+        return self.head(x + self.attention(x, attention_mask))
+
+
+class BothMasks(PaddingInstead):
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        n = x.shape[1]
+        seen = torch.ones(n, n, dtype=torch.bool).tril()[None]
+        seen = seen if mask is None else seen & mask[:, None, :].bool() | torch.eye(n, dtype=torch.bool)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+
+class Pooled(nn.Module):
+    """A child makes the summary, its parent gives it to every row."""
+
+    def __init__(self, pool: nn.Module, weight: float = 1.0):
+        super().__init__()
+        self.pool, self.weight = pool, weight
+
+    def forward(self, x):
+        return x + self.weight * self.pool(x.mT).mT
+
+
+class BlockLocal(Attention):
+    """Attention inside blocks of three, without order."""
+
+    def later(self, n):
+        block = torch.arange(n) // 3
+        return block[:, None] != block[None]
+
+
+class ExpertChoice(nn.Module):
+    """Each expert picks the rows that it likes best, from the whole sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(D, 2), nn.ModuleList(nn.Linear(D, D) for _ in range(2))
+
+    def forward(self, x):
+        scores = self.gate(x)
+        chosen = scores >= scores.topk((x.shape[-2] + 1) // 2, -2).values[..., -1:, :]
+        return sum(chosen[..., k : k + 1] * expert(x) for k, expert in enumerate(self.experts))
+
+
+class TokenChoice(ExpertChoice):
+    """Each row picks its experts: the `most` best."""
+
+    def __init__(self, most: int = 1):
+        super().__init__()
+        self.most = most
+
+    def forward(self, x):
+        scores = self.gate(x)
+        chosen = (scores >= scores.topk(self.most, -1).values[..., -1:]) * scores.softmax(-1)
+        return sum(chosen[..., k : k + 1] * expert(x) for k, expert in enumerate(self.experts))
+
+
+class ScaledPositions(Positions):
+    """Positions as fractions of the length."""
+
+    def forward(self, x):
+        n = x.shape[-2]
+        return x + torch.arange(n)[:, None] / n * self.table[0]
+
+
+class FromTheEnd(Positions):
+    def forward(self, x):
+        return x + self.table[: x.shape[-2]].flip(0)
+
+
+class LengthScale(Attention):
+    def mask(self, scores):
+        return super().mask(scores * math.log(1 + scores.shape[-1]))
+
+
+class NextToken(nn.Module):
+    """Adds to each row what the next token embeds to."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(V, D)
+
+    def forward(self, ids):
+        return self.table(ids) + F.pad(self.table(ids)[:, 1:], (0, 0, 0, 1))
+
+
+class Recomputed(nn.Module):
+    """A language model whose step function keeps the running sum; `drift` spoils it."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(V, D), nn.Linear(D, V)
+
+    def forward(self, ids):
+        return self.head(self.embedding(ids).cumsum(1).tanh())
+
+    def step(self, drift: float = 0.0):
+        def step(ids, state):
+            state = self.embedding(ids) + (0 if state is None else (1 - drift) * state)
+            return self.head(state.tanh()), state
+
+        return step
+
+
+def with_step(drift: float):
+    model = Recomputed()
+    return model, tokens(), {"step": model.step(drift)}
+
+
+def f(function: Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
+    return lambda: Fn(function)
+
+
+def circular(x: Tensor) -> Tensor:
+    kernel = torch.linspace(1, 0, x.shape[-2])[:, None].to(x)
+    return torch.fft.irfft(torch.fft.rfft(x, dim=-2) * torch.fft.rfft(kernel, dim=-2), n=x.shape[-2], dim=-2)
+
+
+def dropped_by_spread(x: Tensor) -> Tensor:
+    return F.dropout(x, 0.3) * x.std(-2, keepdim=True)
+
+
+def alone(make: Callable[[], nn.Module], **shape: Any) -> Callable[[], tuple[nn.Module, Tensor]]:
+    return lambda: (make(), rows())
+
+
+class BatchFirstMistake(nn.Module):
+    """Attention along the batch: batch_first forgotten."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(D, 2)
+
+    def forward(self, x):
+        return self.inner(x, x, x, need_weights=False)[0]
+
+
+def tiny(weight: float) -> Callable[[], nn.Module]:
+    return f(lambda x: x + weight * x.mean(-2, keepdim=True))
+
+
+def with_norm(norm: Callable[[], nn.Module]):
+    return lambda: (Decoder(norm=norm()), tokens())
+
+
+def with_positions(positions: Callable[[], nn.Module]):
+    return lambda: (Decoder(positions=positions()), tokens())
+
+
+def sequence_norm(x: Tensor) -> Tensor:
+    return (x - x.mean(-2, keepdim=True)) / (x.std(-2, keepdim=True, correction=0) + 1e-3)
+
+
+class NextTokenDecoder(Decoder):
+    def __init__(self):
+        super().__init__()
+        self.embedding = NextToken()
+
+
+PLANTED = [
+    *(Case(f"no mask in block {k}", decoder(NoMask, "attention", k), f"blocks.{k}.attention", "mask missing") for k in range(3)),
+    Case("mask off by one", decoder(lambda: Ahead(1), "attention"), "blocks.1.attention", "mask off by one"),
+    Case("mask off by three", decoder(lambda: Ahead(3), "attention", 2), "blocks.2.attention", "mask off by 3"),
+    Case("no mask in evaluation", decoder(lambda: When(lambda m, n: m.training), "attention", 0), "blocks.0.attention", "mask missing", setting="eval"),
+    Case("no mask in training", decoder(lambda: When(lambda m, n: not m.training), "attention"), "blocks.1.attention", "mask missing", setting="train"),
+    Case("no mask at odd lengths", decoder(lambda: When(lambda m, n: n % 2 == 0), "attention"), "blocks.1.attention", "mask missing"),
+    Case("no mask at even lengths", decoder(lambda: When(lambda m, n: n % 2), "attention"), "blocks.1.attention", "mask missing"),
+    Case("no mask at n = 2", decoder(lambda: When(lambda m, n: n != 2), "attention"), "blocks.1.attention", "mask"),
+    Case("no mask above n = 8", decoder(lambda: When(lambda m, n: n <= 8), "attention"), "blocks.1.attention", "mask missing"),
+    Case("mask of −10", decoder(lambda: Weak(-10.0), "attention"), "blocks.1.attention", "mask too weak"),
+    Case("mask of −30", decoder(lambda: Weak(-30.0), "attention", 2), "blocks.2.attention", "mask too weak"),
+    Case("mask of −60, below all rounding", decoder(lambda: Weak(-60.0), "attention", 0), "blocks.0.attention", ""),
+    Case("mask after softmax", decoder(MaskAfter, "attention"), "blocks.1.attention", "mask missing"),
+    Case("softmax over the queries", decoder(WrongAxis, "attention"), "blocks.1.attention", ""),
+    Case("heads and rows mixed up", decoder(MixedUp, "attention"), "blocks.1.attention", ""),
+    Case("threshold over the queries", decoder(Threshold, "attention"), "blocks.1.attention", ""),
+    Case("block-local without order", decoder(BlockLocal, "attention"), "blocks.1.attention", "blocks of 3"),
+    Case("padding mask in place of ◺", lambda: (WithPadding(PaddingInstead()), tokens()), "attention", "mask missing"),
+    Case("group norm", decoder(lambda: Across(nn.GroupNorm(2, D)), "norm1"), "blocks.1.norm1.layer", "normalization over the sequence"),
+    Case("instance norm", decoder(lambda: Across(nn.InstanceNorm1d(D)), "norm1", 0), "blocks.0.norm1.layer", "normalization over the sequence"),
+    Case("norm over the rows, by hand", decoder(f(sequence_norm), "norm1"), "blocks.1.norm1", "normalization over the sequence"),
+    Case("final norm over the rows", with_norm(f(sequence_norm)), "norm", "normalization over the sequence"),
+    Case("batch norm in training", with_norm(lambda: Across(nn.BatchNorm1d(D))), "norm.layer", "batch statistics", setting="train"),
+    Case("batch norm without running statistics", with_norm(lambda: Across(nn.BatchNorm1d(D, track_running_stats=False))), "norm.layer", "batch statistics", setting="eval"),
+    Case("convolution, padded on both sides", decoder(lambda: Across(nn.Conv1d(D, D, 3, padding=1))), "blocks.1.mix.layer", "convolution padding: the window reaches 1 row ahead"),
+    Case("convolution, five wide", decoder(lambda: Across(nn.Conv1d(D, D, 5, padding="same"))), "blocks.1.mix.layer", "convolution padding: the window reaches 2 rows"),
+    Case("bidirectional LSTM", decoder(lambda: First(nn.LSTM(D, D // 2, batch_first=True, bidirectional=True))), "blocks.1.mix.layer", "bidirectional"),
+    Case("bidirectional GRU", decoder(lambda: First(nn.GRU(D, D // 2, batch_first=True, bidirectional=True)), at=2), "blocks.2.mix.layer", "bidirectional"),
+    Case("backward running sum", decoder(f(lambda x: x.flip(-2).cumsum(-2).flip(-2).tanh())), "blocks.1.mix", "later rows are heard, every one"),
+    Case("running share of the total", decoder(f(lambda x: x.exp().cumsum(-2) / x.exp().sum(-2, keepdim=True))), "blocks.1.mix", ""),
+    Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "pooling"),
+    Case("largest added", decoder(f(lambda x: x + x.amax(-2, keepdim=True))), "blocks.1.mix", "pooling"),
+    Case("pooling layer", decoder(lambda: Pooled(nn.AdaptiveAvgPool1d(1))), "blocks.1.mix.pool", "pooling"),
+    Case("last row added", decoder(f(lambda x: x + x[..., -1:, :])), "blocks.1.mix", "last row"),
+    Case("wrapped around: row 0 gets the last", decoder(f(lambda x: x.roll(1, -2))), "blocks.1.mix", "last row"),
+    Case("shifted the wrong way", decoder(f(lambda x: x + F.pad(x[..., 1:, :], (0, 0, 0, 1)))), "blocks.1.mix", "an offset: each row hears 1 row ahead"),
+    Case("reversed", decoder(f(lambda x: x.flip(-2))), "blocks.1.mix", "reversed"),
+    Case("sorted", decoder(f(lambda x: x.sort(-2).values)), "blocks.1.mix", "sort"),
+    Case("ranks", decoder(f(lambda x: x.argsort(-2).argsort(-2).to(x))), "blocks.1.mix", "sort, rank, dispatch"),
+    Case("expert choice", decoder(ExpertChoice), "blocks.1.mix", "sort, rank, dispatch"),
+    Case("largest entry as the unit", decoder(f(lambda x: (x / x.abs().amax((-1, -2), keepdim=True) * 127).round() / 127)), "blocks.1.mix", ""),
+    Case("circular convolution", decoder(f(circular)), "blocks.1.mix", ""),
+    Case("detached mean", decoder(f(lambda x: x + x.mean(-2, keepdim=True).detach())), "blocks.1.mix", ""),
+    Case("in training only, by the spread", decoder(lambda: Trainly(dropped_by_spread)), "blocks.1.mix", "", setting="train"),
+    Case("a millionth of the mean", decoder(tiny(1e-6)), "blocks.1.mix", "pooling"),
+    Case("a billionth of the mean", decoder(tiny(1e-9)), "blocks.1.mix", "pooling"),
+    Case("10⁻¹³ of the mean", decoder(tiny(1e-13), at=2), "blocks.2.mix", ""),
+    Case("10⁻²⁰ of the mean, below all rounding", decoder(tiny(1e-20), at=0), "blocks.0.mix", ""),
+    Case("positions as fractions of n", with_positions(ScaledPositions), "positions", "number of rows", "length"),
+    Case("positions from the end", with_positions(FromTheEnd), "positions", "number of rows", "length"),
+    Case("temperature by n", decoder(LengthScale, "attention"), "blocks.1.attention", "number of rows", "length"),
+    Case("next token embedded", lambda: (NextTokenDecoder(), tokens()), "embedding", "1 row ahead"),
+    Case("torch encoder without a mask", lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 16, 0.1, batch_first=True), 2, enable_nested_tensor=False), rows()), "layers.0.self_attn", "mask missing"),
+    Case("a function without its mask", lambda: unmasked_function(), "encoder.layers.0.self_attn", "mask missing"),
+    Case("batch and rows confused", alone(BatchFirstMistake), "inner", "", "batch"),
+    Case("a cache that forgets", lambda: with_step(1e-9), None, "", "cache"),
+]
+
+
+class Trainly(Fn):
+    def forward(self, x):
+        return self.f(x) if self.training else x
+
+
+def unmasked_function():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 16, 0.0, batch_first=True), 1, enable_nested_tensor=False)
+    return (lambda x: encoder(x)), rows()
+
+
+# --- Clean, and suspicious
+
+
+class CausalConv(nn.Module):
+    def __init__(self, width: int = 3, dilation: int = 1):
+        super().__init__()
+        self.conv, self.left = nn.Conv1d(D, D, width, dilation=dilation), (width - 1) * dilation
+
+    def forward(self, x):
+        return self.conv(F.pad(x.mT, (self.left, 0))).mT
+
+
+class Trimmed(nn.Module):
+    """Padded on both sides, the overhang cut off."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(D, D, 4, padding=3)
+
+    def forward(self, x):
+        return self.conv(x.mT)[..., : x.shape[-2]].mT
+
+
+class Window(Attention):
+    def later(self, n):
+        ones = torch.ones(n, n, dtype=torch.bool)
+        return ones.triu(1) | ones.tril(-3)
+
+
+class Alibi(Attention):
+    def mask(self, scores):
+        n = scores.shape[-1]
+        return super().mask(scores - 0.5 * (torch.arange(n)[:, None] - torch.arange(n)).abs())
+
+
+class Rotary(Attention):
+    def split(self, x):
+        x = super().split(x)
+        angle = torch.arange(x.shape[-2])[:, None] / 10.0 ** torch.arange(x.shape[-1] // 2)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+class StateSpace(nn.Module):
+    """h ← a h + b x, y = c h, as a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Parameter(torch.rand(D)) for _ in range(3))
+
+    def forward(self, x):
+        h, ys = torch.zeros_like(x[..., 0, :]), []
+        for row in x.unbind(-2):
+            h = self.a * h + self.b * row
+            ys.append(self.c * h)
+        return torch.stack(ys, -2)
+
+
+class LongConv(StateSpace):
+    """The same as one convolution, through the Fourier transform: exact but for rounding, which every row hears."""
+
+    def forward(self, x):
+        n = x.shape[-2]
+        kernel = self.c * self.b * self.a ** torch.arange(n)[:, None]
+        y = torch.fft.rfft(x, n=2 * n, dim=-2) * torch.fft.rfft(kernel, n=2 * n, dim=-2)
+        return torch.fft.irfft(y, n=2 * n, dim=-2)[..., :n, :]
+
+
+class LinearAttention(nn.Module):
+    """Σ exp(k) v / Σ exp(k) so far; `steady` subtracts the largest k of the whole sequence, which changes nothing but rounding."""
+
+    def __init__(self, steady: bool = False):
+        super().__init__()
+        self.k, self.v, self.steady = nn.Linear(D, D), nn.Linear(D, D), steady
+
+    def forward(self, x):
+        k = self.k(x)
+        weight = (k - k.amax(-2, keepdim=True) if self.steady else k).exp()
+        return (weight * self.v(x)).cumsum(-2) / weight.cumsum(-2)
+
+
+class SteadySoftmax(Attention):
+    """Subtracts the largest of all scores before the softmax."""
+
+    def mask(self, scores):
+        return super().mask(scores - scores.amax((-1, -2), keepdim=True))
+
+
+class CentredKeys(nn.Module):
+    """Keys minus their mean over all rows: softmax does not see the difference."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(D, D) for _ in range(3))
+
+    def forward(self, x):
+        k = self.k(x)
+        scores = self.q(x) @ (k - k.mean(-2, keepdim=True)).mT
+        return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf).softmax(-1) @ self.v(x)
+
+
+class BlockCausal(Attention):
+    """Attention inside blocks of three, with order."""
+
+    def later(self, n):
+        block = torch.arange(n) // 3
+        return (block[:, None] != block[None]) | super().later(n)
+
+
+class Noisy(nn.Module):
+    """Draws noise from a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x):
+        return x + 0.1 * torch.randn(x.shape, generator=self.generator, dtype=x.dtype)
+
+
+class SingleOnly(nn.Module):
+    """A model that refuses float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(D, D)
+
+    def forward(self, x):
+        if x.dtype == torch.float64:
+            raise RuntimeError("no kernel for float64")
+        return self.inner(x).cumsum(-2)
+
+
+class Hidden(nn.Module):
+    """Its layers stand in a plain list, which torch does not see."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [Attention(), Attention()]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Counting(nn.Module):
+    """Keeps count of its calls, in an attribute, a list and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.seen = 0, []
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen.append(x.shape)
+        self.total += 1
+        return x.cumsum(-2)
+
+
+class Tuple(nn.Module):
+    def forward(self, x):
+        y = x.cumsum(-2)
+        return y, y.sum()
+
+
+class NoWords(Decoder):
+    """Some tokens may never come: −∞."""
+
+    def forward(self, ids):
+        return super().forward(ids).masked_fill(torch.arange(V) < 3, -math.inf)
+
+
+class UnusedTotals(nn.Module):
+    """Returns statistics of the whole sequence beside its rows, as a router does for its loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(D, D)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y, y.mean((-2, -1))
+
+
+def hugging_face(kind: str, **options: Any) -> Callable[[], tuple[nn.Module, Tensor]]:
+    """A decoder from a small random configuration."""
+
+    def make() -> tuple[nn.Module, Tensor]:
+        import transformers
+
+        sizes = {"vocab_size": V, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+        sizes |= {"max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        config = getattr(transformers, f"{kind}Config")(**(sizes | options))
+        name = f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM"
+        return getattr(transformers, name)(config), tokens()
+
+    return make
+
+
+def double_flip(x: Tensor) -> Tensor:
+    return x.flip(-2).flip(-2).cumsum(-2)
+
+
+def sorted_and_back(x: Tensor) -> Tensor:
+    order = x.argsort(-2)
+    return x.gather(-2, order).tanh().gather(-2, order.argsort(-2))
+
+
+def masked_encoder(**call: Any):
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 16, 0.1, batch_first=True), 2, enable_nested_tensor=False)
+    mask = nn.Transformer.generate_square_subsequent_mask
+    return (lambda x: encoder(x, mask=mask(x.shape[1], dtype=x.dtype), **call)), rows()
+
+
+def causal_rows_first():
+    return Causal(nn.MultiheadAttention(D, 2)), rows(N, B, D), {"input_axis": 0}
+
+
+CLEAN = [
+    Case("the decoder itself", lambda: (Decoder(), tokens())),
+    Case("RMS norm", with_norm(lambda: nn.RMSNorm(D))),
+    Case("group norm over channels", decoder(lambda: Fn(lambda x: F.group_norm(x.flatten(0, 1), 2).view_as(x)), "norm1")),
+    Case("causal convolution", decoder(CausalConv)),
+    Case("dilated convolutions", decoder(lambda: nn.Sequential(CausalConv(2, 1), CausalConv(2, 2), CausalConv(2, 4)))),
+    Case("convolution trimmed on the right", decoder(Trimmed)),
+    Case("LSTM", decoder(lambda: First(nn.LSTM(D, D, batch_first=True)))),
+    Case("GRU, two layers with dropout", decoder(lambda: First(nn.GRU(D, D, 2, batch_first=True, dropout=0.2)))),
+    Case("plain recurrence", decoder(lambda: First(nn.RNN(D, D, batch_first=True)))),
+    Case("state space as a loop", decoder(StateSpace)),
+    Case("state space by Fourier transform", decoder(LongConv)),
+    Case("sliding window", decoder(Window, "attention")),
+    Case("ALiBi", decoder(Alibi, "attention")),
+    Case("rotary", decoder(Rotary, "attention")),
+    Case("blocks with order", decoder(BlockCausal, "attention")),
+    Case("mask of −10⁹", decoder(lambda: Weak(-1e9), "attention")),
+    Case("softmax steadied by the largest of all scores", decoder(SteadySoftmax, "attention")),
+    Case("centred keys", decoder(CentredKeys, "attention")),
+    Case("experts, one for each row", decoder(TokenChoice)),
+    Case("experts, two for each row", decoder(lambda: TokenChoice(2))),
+    Case("linear attention", decoder(LinearAttention)),
+    Case("linear attention steadied by the largest key", decoder(lambda: LinearAttention(True))),
+    Case("running mean", decoder(f(lambda x: x.cumsum(-2) / torch.arange(1, x.shape[-2] + 1)[:, None]))),
+    Case("running maximum", decoder(f(lambda x: x.cummax(-2).values))),
+    Case("token shift", decoder(f(lambda x: F.pad(x, (0, 0, 1, 0))[..., :-1, :]))),
+    Case("sorted inside each row", decoder(f(lambda x: x.sort(-1).values))),
+    Case("reversed inside each row", decoder(f(lambda x: x.flip(-1)))),
+    Case("reversed twice", decoder(f(double_flip))),
+    Case("sorted and put back", decoder(f(sorted_and_back))),
+    Case("zero times the mean", decoder(f(lambda x: x + 0.0 * x.mean(-2, keepdim=True)))),
+    Case("dropout", decoder(lambda: nn.Sequential(FeedForward(), nn.Dropout(0.4)))),
+    Case("batch norm with running statistics", with_norm(lambda: Across(nn.BatchNorm1d(D))), options={"modes": ["eval"]}),
+    Case("noise of its own generator", alone(Noisy)),
+    Case("no float64", alone(SingleOnly)),
+    Case("bfloat16", lambda: (Decoder().bfloat16(), tokens())),
+    Case("float16 rows", lambda: (nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D), nn.Linear(D, D)).half(), rows().half())),
+    Case("layers in a plain list", alone(Hidden)),
+    Case("counts its calls", alone(Counting)),
+    Case("renormalizing embedding", lambda: (nn.Sequential(nn.Embedding(V, D, max_norm=0.5), Fn(lambda x: x.cumsum(-2))), tokens())),
+    Case("spectral norm", decoder(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(D, D)))),
+    Case("tuple with a total beside", alone(Tuple)),
+    Case("statistics beside the rows", alone(UnusedTotals)),
+    Case("infinite logits", lambda: (NoWords(), tokens())),
+    Case("padding and ◺", lambda: (WithPadding(BothMasks()), tokens())),
+    Case("this book's decoder block", alone(lambda: DecoderBlock(D, 2, 16, dropout=0.1))),
+    Case("this book's model", lambda: (TransformerLM(Config(V, d_model=D, d_ff=16, n_layers=2, n_heads=2, max_len=16)), tokens())),
+    Case("torch encoder with a mask", masked_encoder),
+    Case("torch encoder with mask and is_causal", lambda: masked_encoder(is_causal=True)),
+    Case("causal attention, rows first", causal_rows_first),
+    Case("one sequence without a batch", lambda: (nn.Sequential(nn.Linear(D, D), Attention()), rows(N, D))),
+    Case("tokens that equal their positions, without a batch", lambda: (Decoder(), torch.arange(N))),
+    Case("tokens that equal their positions", lambda: (Decoder(), torch.arange(N).expand(B, N))),
+    Case("a function", lambda: ((lambda x: x.cumsum(-2)), rows())),
+    Case("channels first", lambda: (nn.Sequential(nn.ConstantPad1d((2, 0), 0.0), nn.Conv1d(D, D, 3)), rows(B, D, N), {"input_axis": -1})),
+    Case("a cache that keeps", lambda: with_step(0.0)),
+    Case("GPT-2", hugging_face("GPT2", n_positions=32, n_embd=16, n_layer=2, n_head=2), options={"back_ends": ["eager", "sdpa"]}),
+    Case("Llama", hugging_face("Llama", num_key_value_heads=1), options={"back_ends": ["eager"]}),
+    Case("Mistral with a window", hugging_face("Mistral", sliding_window=4, num_key_value_heads=1)),
+    Case("GPT-NeoX", hugging_face("GPTNeoX")),
+    Case("Bloom", hugging_face("Bloom", n_layer=2, n_head=2)),
+    Case("Qwen2", hugging_face("Qwen2", num_key_value_heads=1)),
+]
