@@ -119,7 +119,7 @@ def statements_of(file):
 
 def formulas_of(page_file):
     """How many formulas a page holds before any script has run."""
-    return len(re.findall(r'<(?:span|div) class="math ', page_file.read_text(encoding="utf-8")))
+    return len(re.findall(r'<(?:span|div)\b[^>]*\bclass="(?:[\w-]+ )*math ', page_file.read_text(encoding="utf-8")))
 
 
 def link_faults(page, site):
