@@ -41,9 +41,10 @@ def is_caught(cells: list[str], start: int, mutation: Mutation, names: dict[str,
     A failure elsewhere is passed over; after one, only AssertionError counts, for other errors may come from missing names.
     """
     counts: type[Exception] = Exception
-    for number in range(start, len(cells)):
+    checks = [n for n, cell in enumerate(cells) if mutation.statement in book.directives(cell).get("checks", "").split()]
+    for number in range(start, max(checks, default=start) + 1):
         source = cells[number].replace(mutation.old, mutation.new) if number == start else cells[number]
-        checked = mutation.statement in book.directives(source).get("checks", "").split()
+        checked = number in checks
         try:
             run_cell(number, source, names)
         except Exception as error:
