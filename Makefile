@@ -50,9 +50,12 @@ colab: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/tokenization.py
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/decoding.py
 
 weigh: book
 	$(BIN)/python benchmarks/site_pages.py
+	$(BIN)/python benchmarks/hover.py
 
 model: $(READY)
 	rm -rf _build/model

@@ -10,16 +10,16 @@ is not kept; its digest is printed.
 Every measurement is a process of its own that reads the text from a file, one document at a time; only the work is timed, not the start.
 Peak memory is that of the whole process, Python included. In each round all engines take their turn, in the opposite order from round to
 round; the table gives medians. The merges and the tokens that the engines find must be the same, or nothing is reported.
-Writes tokenization.json and tokenization.md.
+Writes tokenization.json, tokenization.md and tokenization.svg.
 """
 
 import argparse
 import ast
+import functools
 import gzip
 import hashlib
 import json
 import os
-import platform
 import random
 import re
 import resource
@@ -35,6 +35,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+
+import harness
 
 SIZES = (1, 5, 20)  # MB of text to train on
 ENCODED = 5  # MB of text to encode
@@ -247,27 +249,14 @@ def measure(job: str, engine: str, path: Path) -> dict:
 
 
 def side_by_side(job: str, engines: list[str], path: Path, rounds: int) -> dict[str, dict]:
-    runs: dict[str, list[dict]] = {engine: [] for engine in engines}
-    for round_ in range(rounds):
-        for engine in engines if round_ % 2 == 0 else engines[::-1]:
-            runs[engine].append(measure(job, engine, path))
+    runs = harness.in_turn({engine: lambda engine=engine: measure(job, engine, path) for engine in engines}, rounds)
     found = {run["found"] for some in runs.values() for run in some}
     if len(found) != 1:
         raise SystemExit(f"{job}: the engines find different results, so their times cannot be compared: {found}")
     return {
-        engine: {"seconds": [statistics.median(times) for times in zip(*(run["seconds"] for run in some))], "peak": statistics.median(run["peak"] for run in some)}
+        engine: {"seconds": [statistics.median(times) for times in zip(*(run["seconds"] for run in some), strict=True)], "peak": statistics.median(run["peak"] for run in some)}
         for engine, some in runs.items()
     }
-
-
-def processor() -> str:
-    """The processor's name where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def training_rows(folder: Path, rounds: int) -> list[dict]:
@@ -299,27 +288,26 @@ def encoding_rows(folder: Path, rounds: int) -> list[dict]:
     return rows
 
 
-def table(rows: list[dict]) -> str:
-    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
-    return "\n".join(lines + ["| " + " | ".join("" if value is None else str(value) for value in row.values()) + " |" for row in rows])
-
-
 def text_of(report: dict) -> str:
-    corpus, machine = report["corpus"], report["machine"]
+    corpus = report["corpus"]
     parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
-    about = ", ".join(f"{key} {value}" for key, value in machine.items())
     return (
         f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread unless the row says otherwise; all find the same merges; the rescanning"
-        f" trainer is timed for {3 * RESCANS} of its {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{table(report['training'])}\n\n"
-        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`\n\n{table(report['encoding'])}\n\n"
-        f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {about}.\n"
+        f" trainer is timed for {3 * RESCANS} of its {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{harness.table(report['training'])}\n\n"
+        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`\n\n{harness.table(report['encoding'])}\n\n"
+        f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {harness.about(report['machine'])}.\n"
     )
 
 
+def draw(report: dict, axes: object) -> None:
+    lengths = {f"training, {row['MB']} MB: {row['engine']}": row["their time / ours"] for row in report["training"] if row["engine"] not in ("ours", "rescan (extrapolated)")}
+    lengths |= {f"encoding, {state}: {row['engine']}": row[f"{state}: ours / theirs"] for row in report["encoding"][1:] for state in ("cold", "warm")}
+    harness.bars(axes, lengths, mark=1, unit=" ×")
+    axes.set(xlabel="their time / ours")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser = harness.parser(__doc__, rounds=3)
     parser.add_argument("--cpu", action="store_true", help="processor time instead of time: for a machine that has other work")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -334,12 +322,9 @@ def main() -> None:
         training = training_rows(folder, options.rounds)
         encoding = encoding_rows(folder, options.rounds)
     versions = {library: version(library) for library in ("tokenizers", "tiktoken", "regex")}
-    machine = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version(), **versions}
+    machine = harness.machine(**versions)
     report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "tokenization.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    (options.out / "tokenization.md").write_text(text_of(report), encoding="utf-8")
-    print("\n" + text_of(report))
+    harness.write(options.out, "tokenization", report, text_of(report), functools.partial(draw, report))
 
 
 if __name__ == "__main__":

@@ -255,6 +255,16 @@ class BothMasks(PaddingInstead):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
 
+class LeastNumber(PaddingInstead):
+    """The least number in the place of −∞: a row that is hidden whole attends to all."""
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        hidden = torch.ones(1, x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        hidden = hidden if mask is None else hidden | (mask == 0)[:, None, :]
+        return (q @ k.mT).masked_fill(hidden, torch.finfo(x.dtype).min).softmax(-1) @ v
+
+
 class Pooled(nn.Module):
     """A child makes the summary, its parent gives it to every row."""
 
@@ -540,6 +550,13 @@ class LongConv(StateSpace):
         return torch.fft.irfft(y, n=2 * n, dim=-2)[..., :n, :]
 
 
+class Offset(LongConv):
+    """The same with ten thousand added before and taken away after: rounding is as much larger."""
+
+    def forward(self, x):
+        return super().forward(x + 1e4) - super().forward(torch.full_like(x, 1e4))
+
+
 class LinearAttention(nn.Module):
     """Σ exp(k) v / Σ exp(k) so far; `steady` subtracts the largest k of the whole sequence, which changes nothing but rounding."""
 
@@ -704,6 +721,7 @@ CLEAN = [
     Case("plain recurrence", decoder(lambda: First(nn.RNN(D, D, batch_first=True)))),
     Case("state space as a loop", decoder(StateSpace)),
     Case("state space by Fourier transform", decoder(LongConv)),
+    Case("Fourier transform with an offset", decoder(Offset)),
     Case("sliding window", decoder(Window, "attention")),
     Case("ALiBi", decoder(Alibi, "attention")),
     Case("rotary", decoder(Rotary, "attention")),
@@ -754,4 +772,279 @@ CLEAN = [
     Case("GPT-NeoX", hugging_face("GPTNeoX")),
     Case("Bloom", hugging_face("Bloom", n_layer=2, n_head=2)),
     Case("Qwen2", hugging_face("Qwen2", num_key_value_heads=1)),
+]
+
+
+# --- Patterns from libraries, mostly a fault and its cure
+
+
+class TimesMask(Attention):
+    """Multiplies the scores by the mask: what is hidden has score 0, not −∞."""
+
+    def mask(self, scores):
+        return scores * ~self.later(scores.shape[-1])
+
+
+class Prefix(Attention):
+    """The first four rows hear each other, as in a prefix model."""
+
+    def later(self, n):
+        later = super().later(n)
+        later[:, :4] = False
+        return later
+
+
+class DynamicRotary(Rotary):
+    """The base grows with the length."""
+
+    def split(self, x):
+        x = Attention.split(self, x)
+        n = x.shape[-2]
+        angle = torch.arange(n)[:, None] / (10.0 * max(1.0, n / 4)) ** torch.arange(x.shape[-1] // 2)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+class Switch(nn.Module):
+    """One expert for each row, while there is room: `room(n)` rows, the earlier first; `flat` counts the whole batch together."""
+
+    def __init__(self, room: Callable[[int], int], flat: bool = False):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(D, 2), nn.ModuleList(nn.Linear(D, D) for _ in range(2))
+        self.room, self.flat = room, flat
+
+    def forward(self, x):
+        rows = x.flatten(0, -2)[None] if self.flat else x
+        chosen = F.one_hot(self.gate(rows).argmax(-1), 2)
+        fits = (chosen > 0) & (chosen.cumsum(-2) <= self.room(x.shape[-2]))
+        return sum(fits[..., k : k + 1] * expert(rows) for k, expert in enumerate(self.experts)).view_as(x)
+
+
+class TrimmedWrong(nn.Module):
+    """Padded on both sides, the overhang cut off where it should stay."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(D, D, 3, padding=2)
+
+    def forward(self, x):
+        return self.conv(x.mT)[..., 2:].mT
+
+
+class OneMemory(nn.Module):
+    """Writes every output into the same memory, as a captured graph does."""
+
+    def __init__(self, weight: float):
+        super().__init__()
+        self.weight, self.memory = weight, {}
+
+    def forward(self, x):
+        y = x.cumsum(-2) + self.weight * x.mean(-2, keepdim=True)
+        memory = self.memory.setdefault(x.dtype, torch.empty(2**14, dtype=x.dtype))
+        return memory[: x.numel()].view_as(x).copy_(y.detach())
+
+
+class InFours(nn.Module):
+    """Sums within blocks of four rows; the last block is filled up behind, or the first in front."""
+
+    def __init__(self, front: bool):
+        super().__init__()
+        self.front = front
+
+    def forward(self, x):
+        n, lacks = x.shape[-2], -x.shape[-2] % 4
+        full = F.pad(x, (0, 0, lacks, 0) if self.front else (0, 0, 0, lacks))
+        y = full.unflatten(-2, (-1, 4)).cumsum(-2).flatten(-3, -2)
+        return y[..., lacks:, :] if self.front else y[..., :n, :]
+
+
+class HeadMasks(nn.Module):
+    """One mask for each sequence and head: the sequences' masks, each twice, or all of them twice over."""
+
+    def __init__(self, each: bool):
+        super().__init__()
+        self.embedding, self.attention, self.each = nn.Embedding(V, D), nn.MultiheadAttention(D, 2, batch_first=True), each
+
+    def forward(self, input_ids, attention_mask=None):
+        x = self.embedding(input_ids)
+        b, n, _ = x.shape
+        hidden = torch.ones(b, n, n, dtype=torch.bool).triu(1)
+        if attention_mask is not None:
+            hidden |= (attention_mask[:, None, :] == 0) & ~torch.eye(n, dtype=torch.bool)
+        hidden = hidden.repeat_interleave(2, 0) if self.each else hidden.repeat(2, 1, 1)
+        return self.attention(x, x, x, attn_mask=hidden, need_weights=False)[0]
+
+
+class Output(dict):
+    """As of a Hugging Face model."""
+
+    past_key_values: Any = None
+
+
+class Chunked(nn.Module):
+    """Decodes in chunks; the mask of a chunk lies in the right corner of the matrix, or in the wrong one."""
+
+    def __init__(self, right: bool):
+        super().__init__()
+        self.embedding, self.qkv, self.right = nn.Embedding(V, D), nn.Linear(D, 3 * D), right
+
+    def forward(self, input_ids, past_key_values=None, use_cache=False):
+        q, k, v = self.qkv(self.embedding(input_ids)).chunk(3, -1)
+        if past_key_values is not None:
+            k, v = (torch.cat(pair, 1) for pair in zip(past_key_values, (k, v)))
+        m, n = q.shape[1], k.shape[1]
+        seen = torch.ones(m, n, dtype=torch.bool).tril(n - m if self.right or m == 1 else 0)
+        output = Output(logits=F.scaled_dot_product_attention(q, k, v, attn_mask=seen))
+        output.past_key_values = (k, v)
+        return output
+
+
+class OneHot(nn.Module):
+    """Tokens without an embedding module."""
+
+    def __init__(self, weight: float):
+        super().__init__()
+        self.table, self.weight = nn.Parameter(torch.randn(V, D)), weight
+
+    def forward(self, ids):
+        x = F.one_hot(ids, V).to(self.table) @ self.table
+        return x.cumsum(-2) + self.weight * x.mean(-2, keepdim=True)
+
+
+class InPlace(Positions):
+    def forward(self, x):
+        x += self.table[: x.shape[-2]]
+        return x
+
+
+class OwnInput(nn.Module):
+    """Spoils its input."""
+
+    def forward(self, x):
+        return x.mul_(2).cumsum(-2)
+
+
+class SingleFourier(LongConv):
+    """Float32 inside, whatever comes."""
+
+    def forward(self, x):
+        n = x.shape[-2]
+        kernel = (self.c * self.b * self.a ** torch.arange(n)[:, None]).float()
+        y = torch.fft.rfft(x.float(), n=2 * n, dim=-2) * torch.fft.rfft(kernel, n=2 * n, dim=-2)
+        return torch.fft.irfft(y, n=2 * n, dim=-2)[..., :n, :].to(x.dtype)
+
+
+class MaskOnce(Attention):
+    """Keeps the mask of its first call, and cuts it."""
+
+    kept: Tensor | None = None
+
+    def later(self, n):
+        if self.kept is None or len(self.kept) < n:
+            self.kept = super().later(n)
+        return self.kept[:n, :n]
+
+
+class AlibiFromTheEnd(Attention):
+    """The distance to the last row in place of that to the query: softmax does not see the difference."""
+
+    def mask(self, scores):
+        n = scores.shape[-1]
+        return super().mask(scores + 0.5 * (torch.arange(n) - (n - 1)))
+
+
+class Doubling(nn.Module):
+    """The running sum in log n steps."""
+
+    def forward(self, x):
+        for k in range((x.shape[-2] - 1).bit_length()):
+            x = x + F.pad(x, (0, 0, 2**k, 0))[..., : x.shape[-2], :]
+        return x
+
+
+class PlainTable(nn.Module):
+    """A table in an attribute, which no change of precision reaches."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.attention = torch.randn(32, D), Attention()
+
+    def forward(self, x):
+        return self.attention(x * self.table[: x.shape[-2]].cos())
+
+
+class OtherKernel(nn.Module):
+    """Rounds otherwise when there is padding, as another kernel does."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(V, D)
+
+    def forward(self, input_ids, attention_mask=None):
+        y = self.embedding(input_ids)
+        padded = attention_mask is not None and bool((attention_mask == 0).any())
+        return y * (1 + 300 * torch.finfo(y.dtype).eps * padded)
+
+
+class Best(Decoder):
+    """The best token of each row: whole numbers."""
+
+    def forward(self, ids):
+        return super().forward(ids).argmax(-1)
+
+
+def t5() -> tuple[nn.Module, dict[str, Tensor]]:
+    import transformers
+
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
+    config = transformers.T5Config(vocab_size=V, pad_token_id=0, decoder_start_token_id=0, **sizes)
+    return transformers.T5ForConditionalGeneration(config), {"input_ids": tokens(5), "decoder_input_ids": tokens()}
+
+
+def left_padded(model: nn.Module) -> tuple[nn.Module, dict[str, Tensor]]:
+    """With what a tokenizer gives for sentences of several lengths."""
+    ids = tokens()
+    mask = torch.ones_like(ids)
+    mask[0, :3], mask[1, :2] = 0, 0
+    return model, {"input_ids": ids, "attention_mask": mask}
+
+
+PLANTED += [
+    Case("scores times the mask", decoder(TimesMask, "attention"), "blocks.1.attention", "mask missing"),
+    Case("prefix without a mask", decoder(Prefix, "attention"), "blocks.1.attention", "prefix"),
+    Case("normalize along the default axis", decoder(f(lambda x: F.normalize(x)), "norm1"), "blocks.1.norm1", "normalization over the sequence"),
+    Case("layer norm over rows and channels", lambda: (nn.Sequential(nn.Linear(D, D), nn.LayerNorm((N, D))), rows()), "1", "normalization"),
+    Case("softmax over the batch", lambda: (nn.Sequential(nn.Linear(D, D), nn.Softmax(0)), rows()), "1", "", "batch"),
+    Case("rotary base by n", decoder(DynamicRotary, "attention"), "blocks.1.attention", "number of rows", "length"),
+    Case("experts with room by n", alone(lambda: Switch(lambda n: math.ceil(0.4 * n))), "", "number of rows", "length"),
+    Case("experts with room for the batch", alone(lambda: Switch(lambda n: 3, True)), "", "mixed", "batch"),
+    Case("convolution trimmed on the left", decoder(TrimmedWrong), "blocks.1.mix.conv", ""),
+    Case("a mean in one memory", alone(lambda: OneMemory(1.0)), "", ""),
+    Case("blocks aligned at the end", decoder(lambda: InFours(True)), "blocks.1.mix", "number of rows", "length"),
+    Case("masks for heads, in the wrong order", lambda: (HeadMasks(False), tokens()), "attention", "padding", "padding"),
+    Case("mask of a chunk in the wrong corner", lambda: (Chunked(False), tokens()), None, "", "cache"),
+    Case("one-hot tokens and a millionth of the mean", lambda: (OneHot(1e-6), tokens()), "", "pooling"),
+    Case("in training, a billionth, with dropout", decoder(lambda: Trainly(lambda x: F.dropout(x, 0.3) + 1e-9 * x.std(-2, keepdim=True))), "blocks.1.mix", "", setting="train"),
+]
+CLEAN += [
+    Case("experts with room for three", decoder(lambda: Switch(lambda n: 3))),
+    Case("running sums in one memory", alone(lambda: OneMemory(0.0))),
+    Case("blocks aligned at the start", decoder(lambda: InFours(False))),
+    Case("masks for heads", lambda: (HeadMasks(True), tokens())),
+    Case("mask of a chunk", lambda: (Chunked(True), tokens())),
+    Case("one-hot tokens", lambda: (OneHot(0.0), tokens())),
+    Case("positions added in place", with_positions(InPlace)),
+    Case("spoils its input", alone(OwnInput)),
+    Case("Fourier transform in float32", decoder(SingleFourier)),
+    Case("keeps its mask", decoder(MaskOnce, "attention")),
+    Case("ALiBi from the end", decoder(AlibiFromTheEnd, "attention")),
+    Case("running sum by doubling", decoder(Doubling)),
+    Case("table in an attribute", decoder(PlainTable)),
+    Case("another kernel for padding", lambda: (OtherKernel(), tokens())),
+    Case("whole numbers", lambda: (Best(), tokens())),
+    Case("complex numbers", alone(lambda: Fn(lambda x: torch.polar(x.cumsum(-2).tanh().abs() + 0.1, x)))),
+    Case("dropout of whole rows", decoder(lambda: nn.Sequential(nn.Linear(D, D), nn.Dropout1d(0.4)))),
+    Case("T5", t5),
+    Case("a left-padded batch", lambda: left_padded(hugging_face("GPT2", n_positions=32, n_embd=16, n_layer=2, n_head=2)()[0])),
+    Case("a left-padded batch whose padding sees all", lambda: left_padded(WithPadding(LeastNumber()))),
 ]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from tlm_book import attention, auditing, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
-from tlm_book import normalization, operators, positional_encoding, tokenization, training, transformer_lm, translation
+from tlm_book import normalization, operators, positional_encoding, scaling, tokenization, training, transformer_lm, translation
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import embedding as s_embedding
@@ -105,6 +105,18 @@ def tiny(**changes: object) -> Config:
     return Config(V, **{"d_model": D, "d_ff": 6, "n_layers": 1, "n_heads": 2, "max_len": M} | changes)
 
 
+def unmasked_model() -> TransformerLM:
+    made = TransformerLM(tiny())
+    made.blocks[0].attention.causal = False
+    return made
+
+
+def full_decoder() -> inference.Decoder:
+    decoder = inference.Decoder(model())
+    decoder.read([tokens(*[1] * M)])
+    return decoder
+
+
 @functools.cache
 def model() -> TransformerLM:
     return TransformerLM(tiny()).eval()
@@ -176,6 +188,12 @@ def text_file(content: bytes) -> object:
         path = Path(place) / "text.txt"
         path.write_bytes(content)
         return training.read_text(path)
+
+
+def in_folder(call: Callable[[Path], object]) -> object:
+    """The call with an empty folder."""
+    with tempfile.TemporaryDirectory() as place:
+        return call(Path(place))
 
 
 def block_weights(d: int = D) -> dict:
@@ -495,6 +513,11 @@ CASES = [
     Case("spec standardize_jacobian eps 0", lambda: s_gradients.standardize_jacobian(np.ones(3), 0.0), ValueError, ("eps: got 0.0", "> 0")),
     Case("spec tempered temperature 0", lambda: s_inference.tempered(np.ones(3), 0.0), ValueError, ("temperature: got 0.0", "> 0")),
     Case("spec tempered temperature nan", lambda: s_inference.tempered(np.ones(3), float("nan")), ValueError, ("temperature: got nan", "> 0")),
+    Case("spec top_k 0", lambda: s_inference.top_k(np.ones(3) / 3, 0), ValueError, ("k: got 0", "at least 1")),
+    Case("spec top_p 0", lambda: s_inference.top_p(np.ones(3) / 3, 0.0), ValueError, ("s: got 0.0", "0 < s")),
+    Case("spec min_p 2", lambda: s_inference.min_p(np.ones(3) / 3, 2.0), ValueError, ("m: got 2.0", "m ≤ 1")),
+    Case("spec penalized 0", lambda: s_inference.penalized(np.ones(3), ids(0), 0.0), ValueError, ("penalty: got 0.0", "> 0")),
+    Case("spec LM beam_search width 0", lambda: s_inference.beam_search(lambda x: X(len(x), 3), ids(0), 2, 0), ValueError, ("width: got 0",)),
     Case("spec quantile u", lambda: s_inference.quantile(np.array([0.5, 0.5]), 1.0), ValueError, ("u: got 1.0", "0 ≤ u < 1")),
     Case("spec greedy n_new negative", lambda: s_inference.greedy(lambda x: X(len(x), 3), ids(0), -1), ValueError, ("n_new: got -1", "≥ 0")),
     Case("spec utf8 surrogate", lambda: s_tokenization.utf8("\ud800"), ValueError, ("c: got the surrogate U+D800", "a character")),
@@ -561,6 +584,10 @@ CASES = [
     Case("audit of a model that raises", lambda: auditing.audit(torch.nn.Linear(3, 2), z(4, 2)), ValueError, ("inputs: got RuntimeError", "takes")),
     Case("audit with an unknown back end", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), back_ends=["magic"]), ValueError, ("back_ends: got 'magic'", "math")),
     Case("audit with an unknown expectation", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), expects="some"), ValueError, ("expects: got 'some'", "causal")),
+    Case("audit of an axis that is not there", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), row_axis=5), ValueError, ("row_axis: got 5", "(4, 2)")),
+    Case("audit of a window that sees all", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), expects="all", max_lookback=1), ValueError, ("max_lookback: got 1", "None")),
+    Case("audit in no mode", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), modes=[]), ValueError, ("modes: got none", "eval")),
+    Case("audit without memory", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), memory=0), ValueError, ("memory: got 0", "at least 1")),
     Case("audit at a length too large", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), lengths=[9]), ValueError, ("lengths: got 9", "4")),
     Case("derive of a function", lambda: operators.derive(len), TypeError, ("module: got builtin_function_or_method", "torch.nn.Module")),
     Case("derives of an object", lambda: operators.derives("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
@@ -591,12 +618,33 @@ CASES = [
     Case("choose_device unknown", lambda: training.choose_device("quantum"), ValueError, ("device: got 'quantum'", '"cpu"')),
     Case("train on too little", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(1, 2), tokens(1), device="cpu", progress=False),
          ValueError, ("tokens: got 2 tokens", f"at least n = {M}")),
+    Case("TrainConfig accumulate", lambda: training.TrainConfig(batch_size=2, accumulate=3), ValueError, ("accumulate: got 3", "batch_size = 2")),
+    Case("evaluate context", lambda: training.evaluate(model(), tokens(1, 2, 3), 4, 0, context=4), ValueError, ("context: got 4", "n − 1 = 3")),
+    Case("trigram of too little", lambda: training.trigram(tokens(1, 2), tokens(1), 5), ValueError, ("train: got 2 tokens", "more than 3")),
+    Case("trigram of too many tokens", lambda: training.trigram(tokens(1, 2, 3, 4), tokens(1), 2**30), ValueError, ("vocab_size: got 1073741824", "2^63")),
     Case("plan unknown choice", lambda: training.plan(1000, layer=2), ValueError, ("choices: got ['layer']", "'layers'")),
     Case("read_text missing", lambda: training.read_text("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'", "text file")),
     Case("read_text folder", lambda: training.read_text("."), ValueError, ("path: got the folder '.'", "text file")),
     Case("read_text not UTF-8", lambda: text_file(b"ab\xff" + b"a" * 5000), ValueError, ("path: got the byte 0xff at position 2", "want a text file in UTF-8")),
     Case("read_text too short", lambda: text_file(b"ab"), ValueError, ("path: got 2 bytes", "at least 4096")),
     # a saved folder
+    # scaling
+    Case("training_cost no device", lambda: scaling.training_cost(Config(5), 1e6, devices=0), ValueError, ("devices: got 0", "at least 1")),
+    Case("training_cost no token", lambda: scaling.training_cost(Config(5), 0.0), ValueError, ("tokens: got 0.0", "> 0")),
+    Case("training_cost utilisation", lambda: scaling.training_cost(Config(5), 1e6, utilisation=1.5), ValueError, ("utilisation: got 1.5", "(0, 1]")),
+    Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
+    Case("text_files missing", lambda: scaling.text_files("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'",)),
+    Case("text_files empty folder", lambda: in_folder(scaling.text_files), ValueError, ("path: got the folder", "without files")),
+    Case("write_tokens nothing", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", [], tokenizer())), ValueError, ("texts: got no document",)),
+    Case("read_tokens missing", lambda: scaling.read_tokens("no/such.tokens"), FileNotFoundError, ("file: got no file at 'no/such.tokens'", "token file")),
+    Case("read_tokens foreign", lambda: scaling.read_tokens(__file__), ValueError, ("file: got", "begins otherwise", "token file")),
+    Case("continue_run uneven team", lambda: in_folder(lambda folder: scaling.continue_run(
+        folder, training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), team=scaling.Team(0, 3))),
+        ValueError, ("batch_size: got 4", "3 processes")),
+    Case("continue_run keep nothing", lambda: in_folder(lambda folder: scaling.continue_run(
+        folder, training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), keep=0)), ValueError, ("keep: got 0",)),
+    Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("folder: got '.', which exists",)),
+    Case("train_files unknown choice", lambda: in_folder(lambda folder: scaling.train_files(__file__, folder / "m", layer=2)), ValueError, ("choices: got ['layer']",)),
     Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
     Case("save another tokenizer", lambda: save_new(model(), Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
     Case("save weights nan", lambda: save_new(spoiled_model(), tokenizer()), ValueError, ("model: got", "unembedding.bias", "finite")),
@@ -630,7 +678,39 @@ CASES = [
     # inference
     Case("generate token too big", lambda: inference.generate(model(), tokens(V), 1), IndexError, (f"tokens: got a token {V}", f"from 0 to {V - 1}")),
     Case("generate float tokens", lambda: inference.generate(model(), z(2), 1), TypeError, ("tokens: got dtype torch.float32", "integer")),
-    Case("generate list", lambda: inference.generate(model(), [1, 2], 1), TypeError, ("tokens: got list", "tensor")),
+    Case("generate numbers", lambda: inference.generate(model(), [1, 2], 1), TypeError, ("tokens: got int", "tensor")),
+    Case("generate a text", lambda: inference.generate(model(), "hi", 1), TypeError, ("tokens: got str", "tensor")),
+    Case("generate no texts", lambda: inference.generate(model(), [], 1), ValueError, ("tokens: got no texts", "at least one")),
+    Case("generate one empty text", lambda: inference.generate(model(), [tokens(1), tokens()], 1), ValueError, ("tokens: got an empty prompt",)),
+    Case("generate a list of pages", lambda: inference.generate(model(), [tokens(1)[None]], 1), ValueError, ("tokens: got a text of shape (1, 1)", "(n)")),
+    Case("generate too long", lambda: inference.generate(model(), tokens(*[1] * M), 2), ValueError, ("n_new: got 2", f"{M + 1} rows", f"max_len = {M}", "slide")),
+    Case("generate one too long", lambda: inference.generate(model(), [tokens(1), tokens(*[1] * M)], 1, start=0), ValueError, ("n_new: got 1", f"{M + 1} rows")),
+    Case("generate on_overflow", lambda: inference.generate(model(), tokens(1), 1, on_overflow="forget"), ValueError, ("on_overflow: got 'forget'", "'slide'")),
+    Case("generate top_k 0", lambda: inference.generate(model(), tokens(1), 1, top_k=0), ValueError, ("top_k: got 0", "at least 1")),
+    Case("generate top_k 2.5", lambda: inference.generate(model(), tokens(1), 1, top_k=2.5), TypeError, ("top_k: got 2.5", "whole number")),
+    Case("generate top_p 0", lambda: inference.generate(model(), tokens(1), 1, top_p=0.0), ValueError, ("top_p: got 0.0", "0 < top_p ≤ 1")),
+    Case("generate top_p 1.1", lambda: inference.generate(model(), tokens(1), 1, top_p=1.1), ValueError, ("top_p: got 1.1", "≤ 1")),
+    Case("generate top_p nan", lambda: inference.generate(model(), tokens(1), 1, top_p=float("nan")), ValueError, ("top_p: got nan",)),
+    Case("generate min_p negative", lambda: inference.generate(model(), tokens(1), 1, min_p=-0.1), ValueError, ("min_p: got -0.1", "0 ≤ min_p ≤ 1")),
+    Case("generate penalty 0", lambda: inference.generate(model(), tokens(1), 1, repetition_penalty=0), ValueError, ("repetition_penalty: got 0", "> 0")),
+    Case("generate penalty None", lambda: inference.generate(model(), tokens(1), 1, repetition_penalty=None), TypeError, ("repetition_penalty: got None", "number")),
+    Case("generate two stops", lambda: inference.generate(model(), tokens(1), 1, stop=[1, V]), IndexError, (f"stop: got {V}", f"from 0 to {V - 1}")),
+    Case("generate stop text", lambda: inference.generate(model(), tokens(1), 1, stop="."), TypeError, ("stop: got .", "list")),
+    Case("stream too long", lambda: inference.stream(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"max_len = {M}")),
+    Case("stream top_p", lambda: inference.stream(model(), tokens(1), 1, top_p=2), ValueError, ("top_p: got 2",)),
+    Case("stream_text on_overflow", lambda: inference.stream_text(model(), tokenizer(), "hi", on_overflow="?"), ValueError, ("on_overflow: got '?'",)),
+    Case("LM beam_search width 0", lambda: inference.beam_search(model(), tokens(1), 2, width=0), ValueError, ("width: got 0", "at least 1")),
+    Case("LM beam_search n_new 0", lambda: inference.beam_search(model(), tokens(1), 0), ValueError, ("n_new: got 0", "at least 1")),
+    Case("LM beam_search length_power", lambda: inference.beam_search(model(), tokens(1), 2, length_power=-1), ValueError, ("length_power: got -1", "≥ 0")),
+    Case("LM beam_search too long", lambda: inference.beam_search(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"max_len = {M}")),
+    Case("LM beam_search from nan", lambda: inference.beam_search(spoiled_model(), tokens(1), 1), ValueError, ("model: got scores", "finite")),
+    Case("Decoder another model", lambda: inference.Decoder(torch.nn.Identity()), TypeError, ("model: got Identity", "TransformerLM")),
+    Case("Decoder without mask", lambda: inference.Decoder(unmasked_model()), ValueError, ("model: got attention without mask", "mask")),
+    Case("Decoder text too long", lambda: inference.Decoder(model()).read([tokens(*[1] * (M + 1))]), ValueError, (f"texts: got {M + 1} rows", f"max_len = {M}")),
+    Case("Decoder empty text", lambda: inference.Decoder(model()).read([tokens(1), tokens()]), ValueError, ("texts: got 0 rows", "from 1")),
+    Case("Decoder no texts", lambda: inference.Decoder(model()).read([]), ValueError, ("texts: got none", "at least one")),
+    Case("Decoder step when full", lambda: full_decoder().step(tokens(1)), ValueError, (f"text: got {M + 1} rows", f"max_len = {M}")),
+    Case("step_flops n 0", lambda: inference.step_flops(tiny(), 0), ValueError, ("n: got 0", "at least 1")),
     Case("generate a number", lambda: inference.generate(model(), torch.tensor(1), 1), ValueError, ("tokens: got shape ()", "(n)")),
     Case("generate empty prompt", lambda: inference.generate(model(), tokens(), 1), ValueError, ("tokens: got an empty prompt", "at least 1")),
     Case("generate n_new negative", lambda: inference.generate(model(), tokens(1), -1), ValueError, ("n_new: got -1", "≥ 0")),

@@ -1,9 +1,12 @@
 """The audit against a zoo: every planted leak is found and its module named, no clean model is accused, and nothing is left changed."""
 
+import contextlib
 import copy
+import io
 import random
 import sys
 import warnings
+from types import SimpleNamespace
 
 import audit_zoo as zoo
 import numpy as np
@@ -50,21 +53,21 @@ def test_the_zoo_is_large():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("case", zoo.PLANTED + zoo.CLEAN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", zoo.PLANTED, ids=lambda case: case.name)
 def test_proof_and_experiment_agree(case):
-    """What is proved autoregressive has no leak: of the planted models none is proved, but for a leak in the other mode."""
+    """What has a leak is not proved autoregressive, in the mode in which it has it."""
     torch.manual_seed(0)
     model = case.make()[0]
-    if isinstance(model, nn.Module) and case in zoo.PLANTED:
+    if isinstance(model, nn.Module):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            assert not derive(model.eval()).autoregressive
+            for mode in [case.setting] if case.setting else ["eval", "train"]:
+                assert not derive(model.train(mode == "train")).autoregressive
 
 
-def test_what_is_proved_passes():
+def test_some_of_the_clean_are_proved():
     proved = [case for case in zoo.CLEAN if isinstance(case.make()[0], nn.Module) and derive(case.make()[0].eval()).autoregressive]
     assert {"this book's decoder block", "this book's model", "causal attention, rows first"} <= {case.name for case in proved}
-    assert all(run(case).ok for case in proved)
 
 
 # --- Each part of the tool is needed: broken, the zoo notices
@@ -76,7 +79,7 @@ def found_wrong(cases) -> list[str]:
         report = run(case)
         planted = case in zoo.PLANTED
         named = [leak for leak in report.leaks if leak.fault == case.fault and leak.module == case.module and case.cause in leak.cause]
-        if report.ok == planted or planted and not named:
+        if report.ok == planted or planted and not named or not planted and report.problems:
             wrong.append(case.name)
     return wrong
 
@@ -87,29 +90,35 @@ def named(*names: str) -> list[zoo.Case]:
 
 BREAKS = {
     "no derivatives": ("_derivatives", lambda *a: None, ["mask of −60, below all rounding", "10⁻²⁰ of the mean, below all rounding"]),
-    "nothing replaced": ("_replaced", lambda trial, n, *a: np.zeros((n, n)), ["detached mean", "ranks"]),
-    "nothing removed": ("_removed", lambda *a: [], ["positions as fractions of n", "temperature by n"]),
-    "a tolerance of a thousandth": ("_noise", lambda trial, n: (1e-3, 0.0), ["a cache that forgets"]),
-    "no tolerance": ("_noise", lambda trial, n: (0.0, 0.0), ["state space by Fourier transform", "softmax steadied by the largest of all scores"]),
+    "nothing replaced": ("_replaced", lambda *a: None, ["detached mean", "ranks"]),
+    "nothing removed": ("_removed", lambda *a: None, ["positions as fractions of n", "temperature by n"]),
+    "a tolerance of a thousandth": ("_noise", lambda *a: 1e-3, ["a cache that forgets"]),
+    "no tolerance": ("_noise", lambda *a: 0.0, ["state space by Fourier transform", "softmax steadied by the largest of all scores"]),
+    "no rounding is measured": ("_shaken", lambda *a: 0.0, ["Fourier transform with an offset"]),
     "no padding": ("_padded", lambda *a: None, ["padding mask in place of ◺"]),
-    "no cache": ("_cached", lambda *a: "", ["a cache that forgets"]),
-    "no other sequences": ("_others_in_batch", lambda *a: None, ["batch and rows confused"]),
-    "interventions always succeed": ("_explains", lambda *a: True, []),
+    "no cache": ("_cached", lambda *a: None, ["a cache that forgets"]),
+    "no other sequences": ("_others_in_batch", lambda *a: None, ["batch and rows confused", "softmax over the batch"]),
     "no intervention": ("_explains", lambda *a: False, ["pooling layer"]),
     "the last culprit, not the first": ("_blame", lambda calls, differs: (len(calls) - 1, []), ["no mask in block 0", "final norm over the rows"]),
-    "no weights in double": ("_to_dtype", lambda modules, dtype: None, ["a billionth of the mean"]),
+    "no weights in double": ("_on_copies", lambda modules, dtype, whole=auditing._on_copies: whole(modules, None), ["a billionth of the mean"]),
+    "generators run on": ("_hold", lambda *a: None, ["dropout", "dropout of whole rows"]),
+    "units of the outer precision": ("_Precision", lambda: contextlib.nullcontext(SimpleNamespace(eps=0.0)), ["Fourier transform in float32"]),
+    "other padding is no noise": ("_repadded", lambda *a: 0.0, ["another kernel for padding"]),
+    "the mask of a chunk cut like the chunk": ("_beside", lambda *a, whole=auditing._beside: whole(*a[:4], 0), ["a left-padded batch"]),
+    "outputs not copied": ("_Trial.rows", lambda trial, *a, **k: auditing._as_rows(trial, auditing._tensor_of(trial.raw(*a, **k))), ["a mean in one memory"]),
+    "padding is no row": ("_Trial.hides", lambda *a: False, ["a left-padded batch whose padding sees all"]),
+    "the input itself": ("_Inputs.back", lambda self, x: x.movedim((0, 1), (self.batch_axis, self.axis)), ["spoils its input"]),
 }
 
 
-@pytest.mark.parametrize("name", [name for name in BREAKS if BREAKS[name][2]])
+@pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_audit_would_be_noticed(name, monkeypatch):
     part, instead, cases = BREAKS[name]
-    assert found_wrong(named(*cases)) == []
-    monkeypatch.setattr(auditing, part, instead)
+    monkeypatch.setattr(f"tlm_book.auditing.{part}", instead)
     try:
         assert found_wrong(named(*cases))
     except (ValueError, RuntimeError, TypeError):
-        pass  # it breaks outright
+        return  # it breaks outright
 
 
 # --- Nothing is left changed
@@ -201,7 +210,6 @@ def test_inputs_by_keyword_and_beside():
     assert not audit(attention, (x, x, x)).ok
 
 
-@pytest.mark.xfail(strict=True, reason="known fault: with an attention mask, decoding with a cache is compared against a mask of another length")
 def test_hugging_face_inputs_with_a_mask():
     torch.manual_seed(0)
     model, ids = zoo.hugging_face("Llama", num_key_value_heads=1)()
@@ -235,6 +243,61 @@ def test_what_cannot_be_repeated_is_said():
     clock = iter(range(10**9))
     report = audit(lambda x: x.cumsum(-2) + 1e-6 * next(clock), zoo.rows())
     assert "the same input twice" in report.problems[0]
+    draws = np.random.default_rng(0)  # a generator that nobody can hold
+    report = audit(lambda x: x.cumsum(-2) + 1e-6 * torch.from_numpy(draws.normal(size=x.shape)).to(x), zoo.rows())
+    assert report.ok and "the same input twice" in report.problems[0]
+    report = audit(lambda x: x.cumsum(-2) + torch.from_numpy(draws.normal(size=x.shape)).to(x), zoo.rows())
+    assert not report.ok and not report.leaks
+
+
+class Remembers(nn.Module):
+    """A state that is carried over from call to call."""
+
+    state: torch.Tensor | float = 0.0
+
+    def forward(self, x):
+        y = x.cumsum(-2) + self.state
+        self.state = x.detach().mean()
+        return y
+
+
+def test_a_model_that_remembers_earlier_calls_is_not_judged():
+    report = audit(Remembers(), zoo.rows())
+    assert not report.ok and not report.leaks and "remembers earlier calls" in report.problems[0]
+
+
+def test_an_exception_in_derivatives_is_reported():
+    def checkpointed(x):  # one kind of checkpoint refuses torch.autograd.grad
+        return torch.utils.checkpoint.checkpoint(lambda x: x.tanh().cumsum(-2), x, use_reentrant=True)
+
+    report = audit(checkpointed, zoo.rows())
+    (problem,) = report.problems
+    assert report.ok and problem.startswith("derivatives: RuntimeError") and not any(", derivatives" in note for note in report.notes)
+    none = audit(lambda x: x.detach().cumsum(-2), zoo.rows())
+    assert none.ok and not none.problems and any("no derivatives" in note for note in none.notes)
+
+
+def test_the_progress_bar_is_shown_and_closed(monkeypatch):
+    bars = []
+
+    class Bar(auditing.tqdm):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **(options | {"delay": 0, "mininterval": 0, "file": io.StringIO()}))
+            bars.append(self)
+            self.closed = 0
+
+        def close(self):
+            super().close()
+            self.closed += 1
+
+    monkeypatch.setattr(auditing, "tqdm", Bar)
+    audit(nn.Linear(zoo.D, 2), zoo.rows())
+    with pytest.raises(KeyboardInterrupt):
+        audit(Fails(), zoo.rows())
+    shown = bars[0].fp.getvalue()
+    assert "audit" in shown and "passes" in shown and bars[0].n > 50
+    assert abs(bars[0].n / bars[0].total - 1) < 0.5
+    assert len(bars) == 2 and all(bar.closed for bar in bars)
 
 
 def test_the_assertion_holds_the_report():

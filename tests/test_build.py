@@ -1,5 +1,6 @@
 """The build of the site refuses what is broken: a small book of two pages with the site's own settings and extension."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,13 +17,22 @@ TEXT = """# Second page
 
 > **Definition** (a thing). Let $x$ be a thing with $\\unicode{x25FA}x=1$.
 
-See [the thing](#T-here) and [the other page](first.ipynb#T-there).
+See [the thing](#T-here) and [the other page](first.ipynb#T-there), by name `T-there`, but no `T-nothing`.
 """
+
+
+PRINTED = {  # what may be wrapped on a narrow page, and what may not
+    True: ["a sentence of many words", "three numbers: 1 2 3\nfour:  1 2 3 4", "[1, 2, 3]"],
+    False: ["a  1\nbc  2", "x\n├─ y", "[[1. 2.]\n [3. 4.]]"],
+}
 
 
 def notebook(*sources):
     cells = [nbformat.v4.new_markdown_cell(source) for source in sources]
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    for text in sum(PRINTED.values(), []):
+        cells.append(nbformat.v4.new_code_cell("print(text)", execution_count=1, outputs=[nbformat.v4.new_output("stream", text=text)]))
+    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
 
 @pytest.fixture
@@ -34,13 +44,16 @@ def small_book(tmp_path):
         shutil.copytree(book.BOOK / name, tmp_path / "book" / name, ignore=shutil.ignore_patterns("__pycache__"))
     nbformat.write(notebook('# First page\n\n<a id="T-there"></a>\n\n> **Claim** (there). It is there.'), tmp_path / "book" / "first.ipynb")
 
-    def build(text=TEXT):
+    def write(text):
         nbformat.write(notebook(text), tmp_path / "book" / "second.ipynb")
+
+    def build(text=TEXT):
+        write(text)
         program = Path(sys.executable).with_name("jupyter-book")
         done = subprocess.run([program, "build", ".", "-W", "-n", "--keep-going"], cwd=tmp_path, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    build.folder = tmp_path
+    build.folder, build.write = tmp_path, write
     return build
 
 
@@ -52,6 +65,9 @@ def test_a_whole_book_builds_twice(small_book):
     assert "Definition 0.1" in html or "Definition 1" in html
     assert "One line more." in html
     assert r"\triangle{}x=1" in html
+    assert re.search(r'<a class="[^"]*statement-link[^"]*" href="first.html#T-there"[^>]*>T-there</a>', html)
+    assert ">T-nothing</span></code>" in html
+    assert [("flows" in kinds) for kinds in re.findall(r'<div class="output stream ([^"]*)">', html)] == [wrap for wrap, texts in PRINTED.items() for _ in texts]
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,46 @@ def test_generate_uses_the_shipped_model():
     assert run.returncode == 0 and run.stdout.startswith("The water")
 
 
+def test_generate_writes_while_it_thinks():
+    """The first piece of text comes long before the last one: it is not held back until the end."""
+    arguments = ["generate", "--prompt", "The water", "--tokens", "1000", "--top-k", "50", "--top-p", "0.95", "--min-p", "0.01", "--repetition-penalty", "1.1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    with subprocess.Popen([sys.executable, "-m", "tlm_book", *arguments], stdout=subprocess.PIPE, env=environment) as run:
+        piece = run.stdout.read(12)
+        still_writing = run.poll() is None
+        run.kill()
+    assert piece.startswith(b"The water") and len(piece) == 12 and still_writing
+
+
+def test_generate_refuses_wrong_choices():
+    """One process for each: about 4 seconds together."""
+    for option, value, word in (("--top-p", "1.5", "top_p"), ("--tokens", "500", "max_len")):
+        run = command("generate", "--prompt", "a", option, value, *["--on-overflow", "error"] * (word == "max_len"))
+        assert refused(run, word, value) and run.stdout == ""
+
+
 def test_existing_folder_is_left_alone(trained, text):
     folder, _ = trained
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
     assert refused(command("train", "--data", text, "--out", folder, *TINY), str(folder), "exists")
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_folder_of_texts_and_a_given_tokenizer(trained, text, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for i, essay in enumerate(documents()[:4]):
+        (tmp_path / "texts" / f"{i}.txt").write_text(essay, encoding="utf-8")
+    run = command("train", "--data", tmp_path / "texts", text, "--out", tmp_path / "m", "--tokenizer", trained[0] / "tokenizer.json",
+                  "--sample", "The", "--recompute", "--accumulate", "2", "--eval-every", "2", "--resume", *TINY)
+    assert run.returncode == 0 and "5 documents" in run.stdout and "after 4 steps: 'The" in run.stderr, run.stderr
+    assert (tmp_path / "m" / "tokenizer.json").read_bytes() == (trained[0] / "tokenizer.json").read_bytes()
+
+
+def test_an_interrupted_run_is_taken_up(text, tmp_path):
+    (tmp_path / "m.run").mkdir()  # what is left of a run that was killed at once
+    again = ["train", "--data", text, "--out", tmp_path / "m", *TINY]
+    assert refused(command(*again), "m.run", "interrupted", "resume")
+    assert command(*again, "--resume").returncode == 0 and [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_missing_file(tmp_path):
@@ -123,7 +158,8 @@ def test_unusual_texts(content, tmp_path):
 )
 def test_wrong_choices(options, words, text, tmp_path):
     assert refused(command("train", "--data", text, "--out", tmp_path / "m", *TINY, *options), *words)
-    assert list(tmp_path.iterdir()) == []
+    kept = ["m.run"] if options == ["--lr", "1e30"] else []  # the last good state of a run that broke
+    assert [path.name for path in tmp_path.iterdir()] == kept
 
 
 def test_broken_model(trained, tmp_path):

@@ -1,10 +1,11 @@
 """Every chapter by itself, as in Colab: one notebook in an empty folder, the package from its wheel, nothing else of this project.
 
-    make colab                          all pages (a minute for the environment, then about as long as the book takes to run)
+    make colab                          all pages (seconds for the environment, then about as long as the book takes to run)
     make colab ONLY="attention loss"    some
 
 Colab brings torch, numpy, matplotlib and Jupyter; the first cell of a chapter installs the package and, with it, what is still
 missing. So the environment holds a kernel and what the wheel asks for; it has neither the tests' tools nor the repository.
+Nothing is downloaded: what the wheel asks for is linked from the environment in which the tests run.
 Without `--colab` these tests are skipped, except the one on versions.
 """
 
@@ -14,12 +15,16 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+from importlib.metadata import distribution
+from pathlib import PurePosixPath
 
 import chapters as book
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PAGES = os.environ.get("ONLY", "").split() or book.table_of_contents()
 # What Colab had at the beginning of 2025 (its list of packages is public): installing the package may replace none of these.
@@ -32,6 +37,26 @@ def test_the_package_replaces_nothing_that_colab_has():
     for wanted in map(Requirement, project["dependencies"]):
         if wanted.name in COLAB:
             assert wanted.specifier.contains(COLAB[wanted.name]), f"{wanted} would replace Colab's {COLAB[wanted.name]}"
+
+
+def needed(requirements):
+    """Names of the packages that these requirements ask for, directly or not."""
+    names, waiting = set(), list(requirements)
+    while waiting:
+        wanted = Requirement(waiting.pop())
+        name = canonicalize_name(wanted.name)
+        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            names.add(name)
+            waiting += distribution(name).requires or []
+    return names
+
+
+def link(package, folder):
+    """Put an installed package into another environment: links to its modules and to what is known of it."""
+    installed = distribution(package)
+    for entry in {PurePosixPath(file).parts[0] for file in installed.files} - {"..", "__pycache__"}:
+        if not (folder / entry).exists():
+            (folder / entry).symlink_to(installed.locate_file(entry))
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +76,14 @@ def colab(request, tmp_path_factory):
 
     python = folder / "env" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-    pins = folder / "pins.txt"  # which versions, not which packages
-    pins.write_text("\n".join(line for line in (book.ROOT / "requirements.txt").read_text().splitlines() if line != "-e ."))
-    subprocess.run([python, *pip[1:], "install", "--constraint", pins, "ipykernel", wheel], check=True)
+    with zipfile.ZipFile(wheel) as content:
+        (metadata,) = (content.read(name).decode() for name in content.namelist() if name.endswith("/METADATA"))
+    asked = [line.removeprefix("Requires-Dist: ") for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    for package in needed([*asked, "ipykernel"]):
+        link(package, site)
+    subprocess.run([python, *pip[1:], "install", "--no-index", "--no-deps", wheel], check=True)
+    subprocess.run([python, *pip[1:], "check"], check=True)  # the wheel has what it asks for
     kernel = folder / "jupyter" / "kernels" / "colab"
     kernel.mkdir(parents=True)
     command = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]

@@ -3,6 +3,7 @@
 Numbers are compared in float64. "Agree to 1e-12" is relative to the largest entry of the specification's result, plus 1.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -503,10 +504,11 @@ def test_the_mode_of_a_model_is_given_back_after_an_error(call):
 def test_greedy_continuation_of_a_batch_is_a_loop_and_extends_itself(config, n_new):
     model = made(config)
     x = some_tokens(config, 3, min(2, config.max_len))
-    longer = generate(model, x, n_new, temperature=0.0)
+    write = functools.partial(generate, model, temperature=0.0, on_overflow="slide")
+    longer = write(x, n_new)
     assert longer.shape == (3, x.shape[1] + n_new) and torch.equal(longer[:, : x.shape[1]], x)
-    assert torch.equal(longer, torch.stack([generate(model, row, n_new, temperature=0.0) for row in x]))
-    assert torch.equal(generate(model, x, n_new + 1, temperature=0.0)[:, :-1], longer)
+    assert torch.equal(longer, torch.stack([write(row, n_new) for row in x]))
+    assert torch.equal(write(x, n_new + 1)[:, :-1], longer)
     n = longer.shape[1]
     if n <= config.max_len:  # each new token is the likeliest after those before it: one pass over the result sees them all
         assert torch.equal(torch.from_numpy(by_torch(model, longer)).argmax(-1)[:, x.shape[1] - 1 : n - 1], longer[:, x.shape[1] :])

@@ -1,8 +1,13 @@
-"""The leading `#|` lines of code cells become a caption; folded cells say what they hide."""
+"""The leading `#|` lines of code cells become a caption; folded cells say what they hide; printed sentences may be wrapped."""
+
+import re
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from tlm_html import cell_caption
+
+COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
+TREE_OR_MATRIX = re.compile(r"[─-╿]|^ *\[\[?[^\n]*\n *\[", re.MULTILINE)
 
 
 class CodeCells(SphinxTransform):
@@ -14,6 +19,9 @@ class CodeCells(SphinxTransform):
         known = self.document.settings.env.metadata[self.document.settings.env.docname]["tlm"]
         for cell in list(self.document.findall(is_code_cell)):
             name_hidden_part(cell)
+            for output in cell.findall(is_printed):
+                if may_wrap(output.astext()):
+                    output["classes"].append("flows")
             block = next(iter(cell.findall(nodes.literal_block)), None)
             if block is None or not block.astext().startswith("#|"):
                 continue
@@ -28,6 +36,16 @@ class CodeCells(SphinxTransform):
 
 def is_code_cell(node):
     return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
+
+
+def is_printed(node):
+    return isinstance(node, nodes.literal_block) and "output" in node["classes"]
+
+
+def may_wrap(text):
+    """Printed sentences may be wrapped where the page is narrow; tables, trees and matrices keep their lines."""
+    columns = [line for line in text.splitlines() if COLUMNS.search(line)]
+    return len(columns) < 2 and not TREE_OR_MATRIX.search(text)
 
 
 def name_hidden_part(cell):

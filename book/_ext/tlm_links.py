@@ -16,6 +16,29 @@ from tlm_html import label, where
 OUTSIDE = "outside_links"
 
 
+class NamesLink(SphinxPostTransform):
+    """The name of a statement, written as code, is a link to that statement."""
+
+    default_priority = 8  # before MyST resolves links (9)
+
+    def run(self, **kwargs):
+        for code in list(self.document.findall(nodes.literal)):
+            name = code.astext()
+            docname, _ = where(self.env, name) if re.match(r"[A-Z]-", name) else (None, None)
+            if docname is None or any(isinstance(outer, (nodes.reference, nodes.title)) for outer in ancestors(code)):
+                continue
+            uri = "" if docname == self.env.docname else self.app.builder.get_relative_uri(self.env.docname, docname)
+            link = nodes.reference("", "", internal=True, refuri=f"{uri}#{name}")
+            code.replace_self(link)
+            link += nodes.Text(name)
+
+
+def ancestors(node):
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
 class LinkTitles(SphinxPostTransform):
     """A link to a statement shows that statement's number and title when pointed at, and tlm.js the statement."""
 
@@ -62,6 +85,7 @@ def outside_page(app):
 
 
 def setup(app):
+    app.add_post_transform(NamesLink)
     app.add_post_transform(LinkTitles)
     app.connect("html-page-context", write_previews)
     app.connect("doctree-read", collect_outside_links)

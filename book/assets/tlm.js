@@ -45,14 +45,30 @@ function setMathematics(root = document) {
   }
 }
 
+// A displayed formula or a printed table that is a little too wide becomes a little smaller.
+function fitWideBoxes() {
+  const boxes = [...document.querySelectorAll(".bd-article .katex-display, .bd-article .output pre")];
+  for (const box of boxes) box.style.removeProperty("font-size");
+  const widths = boxes.map((box) => [box.clientWidth, box.scrollWidth, parseFloat(getComputedStyle(box).fontSize)]);
+  widths.forEach(([room, width, size], k) => {
+    if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : 0.72)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
+  });
+  // Drawn pictures have 150 dots per inch and text of 8 to 10 points. One so wide that a phone would make it unreadable scrolls.
+  for (const picture of document.querySelectorAll(".bd-article .cell_output img")) {
+    const wide = picture.parentElement.clientWidth < 0.335 * picture.naturalWidth;
+    picture.style.minWidth = wide ? `${Math.round(0.45 * picture.naturalWidth)}px` : "";
+  }
+}
+
 // Boxes that scroll must be reachable by keyboard; formulas too wide for their line get such a box.
 function markWideBoxes() {
+  fitWideBoxes();
   for (const formula of document.querySelectorAll(".bd-article span.math")) {
     formula.classList.remove("too-wide");
     const room = formula.closest("p, li, td, th, dd, h1, h2, h3")?.clientWidth ?? Infinity;
     formula.classList.toggle("too-wide", formula.getBoundingClientRect().width > room && room > 0);
   }
-  const boxes = "pre, div.math, .katex-display, span.too-wide, .cell_output .text_html, .cell_output > .output, .pst-scrollable-table-container";
+  const boxes = "pre, div.math, .katex-display, span.too-wide, .cell_output:has(img), .cell_output .text_html, .cell_output > .output, .pst-scrollable-table-container";
   for (const box of document.querySelectorAll(boxes)) {
     const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
     if (scrolls) box.setAttribute("tabindex", "0");

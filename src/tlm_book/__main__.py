@@ -2,8 +2,11 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -11,13 +14,18 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tlm_book", description="Train a transformer language model on a text, let one write, or ask whether a model sees the future.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    train = commands.add_parser("train", help="train a model on a text file", argument_default=argparse.SUPPRESS)
+    train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
     source = train.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", metavar="FILE", help="a text file in UTF-8")
+    source.add_argument("--data", metavar="PATH", nargs="+", help="text files in UTF-8, or folders of them")
     source.add_argument("--book", action="store_true", help="the book's own corpus and settings: makes the model that is shipped")
     train.add_argument("--out", metavar="DIR", required=True, help="a folder that does not exist yet")
     train.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
     train.add_argument("--quiet", action="store_true", default=False, help="no progress bar")
+    train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one")
+    train.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json (default: one is learned from the text)")
+    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun)")
+    train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: weights on each device, or shared out (default: ddp)")
+    train.add_argument("--keep", type=int, metavar="N", help="checkpoints to keep, beside the best (default: 3)")
     chosen = train.add_argument_group("choices (those left out are fitted to the amount of text)")
     chosen.add_argument("--steps", type=int, help="updates of the weights")
     chosen.add_argument("--vocab-size", type=int, help="tokens, at most")
@@ -29,12 +37,21 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--lr", type=float, help="highest learning rate")
     chosen.add_argument("--seed", type=int, help="of everything random")
     chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the products of matrices")
+    chosen.add_argument("--eval-every", type=int, metavar="STEPS", help="between two measurements, each with a checkpoint")
+    chosen.add_argument("--accumulate", type=int, metavar="PARTS", help="in which a batch is worked through, to save memory")
+    chosen.add_argument("--recompute", action="store_true", help="forget what lies inside the blocks, to save memory")
+    chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
     generate.add_argument("--model", metavar="DIR", help="a folder that train made (default: the shipped model)")
     generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=int, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
+    generate.add_argument("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens only")
+    generate.add_argument("--top-p", type=float, metavar="P", help="draw from the fewest likeliest tokens with probability P together")
+    generate.add_argument("--min-p", type=float, metavar="M", help="draw from tokens at least M times as likely as the likeliest")
+    generate.add_argument("--repetition-penalty", type=float, default=1.0, metavar="T", help="above 1: lower the scores of tokens that the text holds")
+    generate.add_argument("--on-overflow", choices=["slide", "error"], default="slide", help="a text longer than the model reads: forget its beginning, or refuse")
     generate.add_argument("--seed", type=int, default=0, help="of the choice of tokens (default: 0)")
     generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
 
@@ -48,26 +65,44 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def train(options: dict[str, object]) -> str:
-    """Train and save; the report."""
-    from tlm_book.training import train_book, train_from_file
+    """Train and save; the report, from the first process."""
+    from tlm_book.scaling import train_files
+    from tlm_book.tokenization import Tokenizer
+    from tlm_book.training import train_book
 
-    source, quiet = options.pop("data", None), options.pop("quiet")
-    options["progress"] = not quiet
+    options["progress"] = not options.pop("quiet")
     if options.pop("book", False):
         return str(train_book(**options))
-    return str(train_from_file(source, **options))
+    if "tokenizer" in options:
+        options["tokenizer"] = Tokenizer.load(options["tokenizer"])
+    if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
+        options["watch"] = partial(show_sample, prompt)
+    report = train_files(options.pop("data"), **options)
+    return str(report or "")
+
+
+def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Tokenizer") -> None:  # noqa: F821
+    """What the model makes of the prompt after so many steps, above the progress bar."""
+    from tqdm import tqdm
+
+    from tlm_book.inference import complete
+
+    tqdm.write(f"after {step} steps: {complete(model, tokenizer, prompt, 30, seed=step)!r}", file=sys.stderr)
 
 
 def generate(options: dict[str, object]) -> str:
-    """The prompt and what the model makes of it."""
-    from tlm_book.inference import complete
+    """Write the prompt and what the model makes of it, piece by piece; the rest is an end of line."""
+    from tlm_book.inference import stream_text
     from tlm_book.training import choose_device, load, shipped
 
-    place, folder = str(choose_device(options["device"])), options["model"]
+    place, folder = str(choose_device(options.pop("device"))), options.pop("model")
     model, tokenizer = shipped(place) if folder is None else load(folder, place)
-    return complete(
-        model, tokenizer, options["prompt"], options["tokens"], temperature=options["temperature"], seed=options["seed"]
-    )
+    prompt = options.pop("prompt")
+    pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
+    print(prompt, end="", flush=True)
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    return ""
 
 
 def audit(options: dict[str, object]) -> tuple[str, int]:
@@ -103,14 +138,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         said = run(options)
         said, status = said if isinstance(said, tuple) else (said, 0)
-        print(said)
+        if said:
+            print(said)
     except (ValueError, TypeError, OSError) as error:
         if isinstance(error, TypeError) and run is not audit:
             raise
         print(f"tlm_book: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("tlm_book: stopped; nothing was written", file=sys.stderr)
+        begun = run is train and "out" in options and Path(f"{options['out']}.run").exists()
+        print(f"tlm_book: stopped; {'take it up with --resume' if begun else 'nothing was written'}", file=sys.stderr)
         return 130
     return status
 

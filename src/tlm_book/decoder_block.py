@@ -80,13 +80,10 @@ class DecoderBlock(nn.Module):
         if self.norm == "post":
             x = self.norm_attention(x + self.dropout(self.attention(x)))
             return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
-        seen = self.dropout(self.attention(self.norm_attention(x)))
-        if self.variant == "parallel":
-            return (
-                x + seen + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-            )
-        thought = self.dropout(self.feed_forward(self.norm_feed_forward(x + seen)))
-        return x + thought if self.variant == "simplified" else x + seen + thought
+        y = x + self.dropout(self.attention(self.norm_attention(x)))
+        read = x if self.variant == "parallel" else y
+        thought = self.dropout(self.feed_forward(self.norm_feed_forward(read)))
+        return (x if self.variant == "simplified" else y) + thought
 
     def pattern(
         self, x: Float[Tensor, "*batch n d"]

@@ -151,6 +151,7 @@ class _ChunkedLoss(torch.autograd.Function):
         )
         loss = sigma.new_zeros(())
         for first in range(0, len(x), chunk):
+            Y = G = None  # the last chunk goes before the next one comes
             rows = slice(first, first + chunk)
             h, s, token = H[rows], sigma[rows, None], x[rows, None]
             Y = F.log_softmax(F.linear(h, W, b), -1, dtype=exact)  # (chunk, V)
@@ -198,7 +199,7 @@ def chunked_loss(
     *,
     bias: Float[Tensor, "V"] | None = None,
     reduction: str = "weighted",
-    chunk: int = 1024,
+    chunk: int = 512,
 ) -> Float[Tensor, ""]:
     """`weighted_loss` of the scores hidden weightᵀ + bias, with never more than chunk · V of them in memory. (T-loss-chunks)
 

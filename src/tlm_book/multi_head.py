@@ -107,11 +107,12 @@ class MultiHeadAttention(nn.Module):
 
     def _queries_keys_values(
         self, x: Float[Tensor, "*batch n d"]
-    ) -> Float[Tensor, "3 *batch h n k"]:
+    ) -> list[Float[Tensor, "*batch h n k"]]:
         if x.dim() < 2 or x.shape[-1] != self.qkv.in_features:
             expects_shape("x", x, ("n", self.qkv.in_features))
         qkv = self.qkv(x).view(*x.shape[:-1], 3, self.n_heads, self.d_head)
-        return qkv.movedim(-3, 0).transpose(-3, -2)
+        # three views: nothing is copied, and one copy joins their gradients
+        return [part.transpose(-3, -2) for part in qkv.unbind(-3)]
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         q, k, v = self._queries_keys_values(x)

@@ -193,7 +193,7 @@ def _draw_tree(lines: _Lines, ax: Any) -> Any:
             f"by {step.reason}" if step.premises else step.reason,
         )
         kind = ax.annotate(
-            words, xycoords=box, xytext=(9, 0), color=colour, **beside
+            words, xycoords=box, xytext=(9, 0), color=style.INK, **beside
         )
         ax.annotate(why, xycoords=kind, xytext=(7, 0), color=style.GREY, **beside)
     width, height = ax.get_figure().get_size_inches() * ax.get_position().size

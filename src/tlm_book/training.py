@@ -6,8 +6,10 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -15,13 +17,15 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from safetensors.torch import save as packed
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_one_of, expects_positive
 from tlm_book.loss import shift, token_log_probs, weighted_loss
+from tlm_book.positional_encoding import PositionalEncoding
+from tlm_book.spec.loss import bits_per_byte
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -34,28 +38,45 @@ __all__ = [
     "bigram_log_probs",
     "unigram",
     "bigram",
-    "bits_per_byte",
+    "look_up",
+    "gram_codes",
+    "discount_table",
+    "kneser_ney_log_probs",
+    "trigram",
     "learning_rate",
     "parameter_groups",
     "disturb",
     "update",
+    "switch",
+    "optimizer_for",
     "evaluate",
     "choose_device",
+    "Diverged",
+    "step_seed",
+    "steps",
     "Result",
+    "due",
+    "with_weights",
     "train",
     "Size",
     "fit_size",
     "model_for",
     "recipe",
+    "flops_per_token",
+    "product_rate",
     "free_folder",
     "save",
     "stored_weights",
+    "finite",
+    "write_tensors",
     "fitting",
     "load",
+    "without_numbers",
     "read_config",
     "read_weights",
     "LEAST_BYTES",
     "read_text",
+    "decoded",
     "MARKS",
     "split_text",
     "cut",
@@ -63,6 +84,8 @@ __all__ = [
     "TOKENIZER_TEXT",
     "learn_tokenizer",
     "train_and_save",
+    "COUNTED",
+    "report",
     "train_from_file",
     "plan",
     "train_book",
@@ -84,6 +107,8 @@ class TrainConfig:
     eval_every            steps between two measurements on the held-out text
     validation            fraction of the documents that is held out
     dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
+    accumulate            parts in which a batch is worked through, one after another
+    recompute, compile    save memory (forget what lies inside a block); save time (torch.compile)
 
     Errors: ValueError or TypeError that names the field.
 
@@ -103,10 +128,22 @@ class TrainConfig:
     eval_every: int = 100
     validation: float = 0.1
     dtype: str = "float32"
+    accumulate: int = 1
+    recompute: bool = False
+    compile: bool = False
 
     def __post_init__(self) -> None:
         expects_positive(
-            steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every
+            steps=self.steps,
+            batch_size=self.batch_size,
+            eval_every=self.eval_every,
+            accumulate=self.accumulate,
+        )
+        expects(
+            self.accumulate <= self.batch_size,
+            "accumulate",
+            self.accumulate,
+            f"at most batch_size = {self.batch_size}",
         )
         expects(
             isinstance(self.lr, int | float),
@@ -218,11 +255,11 @@ def sample_batch(
     Chapter: training.
     """
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
+    windows = tokens.unfold(0, n, 1)  # (N − n + 1, n), a view: nothing is copied
     first = np.random.default_rng((seed, step)).integers(
-        0, len(tokens) - n + 1, size=batch_size
+        0, len(windows), size=batch_size
     )
-    positions = torch.from_numpy(first)[:, None] + torch.arange(n)
-    return tokens[positions.to(tokens.device)]
+    return windows[torch.from_numpy(first).to(tokens.device)]
 
 
 # training: What to beat
@@ -277,7 +314,7 @@ def unigram(
     """
     return float(
         -unigram_log_probs(
-            train.cpu().numpy(), held_out.cpu().numpy(), vocab_size
+            train.cpu().long().numpy(), held_out.cpu().long().numpy(), vocab_size
         ).mean()
     )
 
@@ -296,7 +333,7 @@ def bigram(
     Chapter: training.
     """
     expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
-    known, x = train.cpu().numpy(), held_out.cpu().numpy()
+    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
     cut = len(known) * 9 // 10
 
     def loss(
@@ -315,16 +352,103 @@ def bigram(
     return loss(known, start, x, best)
 
 
-def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
-    """A loss in nats per token as bits per byte of text: comparable between tokenizers.
+# training: Two tokens back
+def look_up(
+    keys: Int[np.ndarray, "G"],
+    values: Int[np.ndarray, "G"] | Float[np.ndarray, "G"],
+    wanted: Int[np.ndarray, "K"],
+) -> Int[np.ndarray, "K"] | Float[np.ndarray, "K"]:
+    """The value beside each wanted key, 0 where there is no such key; the keys are sorted.
 
-    >>> bits_per_byte(math.log(2), 3, 3)
-    1.0
+    >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
+    array([20,  0])
 
     Chapter: training.
     """
-    expects(n_bytes > 0, "n_bytes", n_bytes, "at least 1")
-    return loss * n_tokens / (n_bytes * math.log(2))
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], 0)
+
+
+def gram_codes(
+    x: Int[np.ndarray, "*batch N"], k: int, V: int
+) -> Int[np.ndarray, "*batch M"]:
+    """Each k tokens that follow one another, as one number: their digits in base V.
+
+    >>> gram_codes(np.array([1, 2, 3]), 2, 10)
+    array([12, 23])
+
+    Chapter: training.
+    """
+    code = np.zeros((*x.shape[:-1], x.shape[-1] - k + 1), dtype=np.int64)
+    for i in range(k):
+        code = code * V + x[..., i : i + code.shape[-1]]
+    return code
+
+
+# training: Two tokens back
+def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
+    """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from the counts c ≥ 1 of one order.
+
+    Chapter: training.
+    """
+    n, k = np.bincount(np.minimum(c, 5), minlength=6), np.arange(1, 4)
+    Y = n[1] / max(n[1] + 2 * n[2], 1)
+    D = k - (k + 1) * Y * n[2:5] / np.maximum(n[1:4], 1)
+    return np.append(0.0, np.where((D > 0) & (D < k), D, k / 2))
+
+
+def kneser_ney_log_probs(
+    train: Int[np.ndarray, "N"],
+    history: Int[np.ndarray, "K m"],
+    tokens: Int[np.ndarray, "K"],
+    vocab_size: int,
+) -> Float[np.ndarray, "K"]:
+    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`. (T-kneser-ney)
+
+    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than m + 1 tokens, or
+    when V^(m + 1) is no 64-bit number.
+
+    Chapter: training.
+    """
+    V, order = vocab_size, history.shape[1] + 1
+    expects(
+        len(train) > order, "train", f"{len(train)} tokens", f"more than {order}"
+    )
+    expects(V**order < 2**63, "vocab_size", V, f"V^{order} below 2^63")
+    p = np.full(len(tokens), 1 / V)
+    for k in range(1, order + 1):
+        if k == order:
+            grams, c = np.unique(gram_codes(train, k, V), return_counts=True)
+        else:  # how many different tokens stand before each
+            longer = np.unique(gram_codes(train, k + 1, V))
+            grams, c = np.unique(longer % V**k, return_counts=True)
+        D = discount_table(c)
+        histories, owner = np.unique(grams // V, return_inverse=True)
+        total = np.bincount(owner, c)
+        taken = np.bincount(owner, D[np.minimum(c, 3)])
+        h = gram_codes(history[:, order - k :], k - 1, V)[:, 0]
+        c_hb = look_up(grams, c, h * V + tokens)
+        c_h = look_up(histories, total, h)
+        new = c_hb - D[np.minimum(c_hb, 3)] + p * look_up(histories, taken, h)
+        p = np.where(c_h > 0, new / np.maximum(c_h, 1), p)
+    return np.log(p)
+
+
+# training: Two tokens back
+def trigram(
+    train: Int[Tensor, "N"],
+    held_out: Int[Tensor, "K"],
+    vocab_size: int,
+    start: int = 0,
+) -> float:
+    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; before them stands `start`, twice.
+
+    Chapter: training.
+    """
+    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    before = np.concatenate(([start, start], x))
+    history = np.stack((before[:-2], before[1:-1]), axis=1)
+    return float(-kneser_ney_log_probs(known, history, x, vocab_size).mean())
 
 
 # training: One step
@@ -383,26 +507,61 @@ def disturb(
 
 # training: One step
 def update(
-    model: TransformerLM,
+    model: nn.Module,
     optimizer: torch.optim.Optimizer,
+    read: Int[Tensor, "batch n"],
     batch: Int[Tensor, "batch n"],
-    start: int,
     config: TrainConfig,
-) -> float:
-    """One step: loss of the batch, its gradient, clipped, and the optimizer's move. Returns the loss before the move.
+    weights: Float[Tensor, "batch n"] | None = None,
+) -> tuple[float, float]:
+    """One step: the gradient, in `accumulate` parts, clipped, and the optimizer's move. (T-accumulate)
+
+    Returns the loss before the move and the length of its gradient; there is no move when that length is not finite.
+    `read` is what the model reads, `batch` what it is judged on.
 
     Chapter: training.
     """
-    read = disturb(shift(batch, start), batch, config.noise)
-    with torch.autocast(
-        batch.device.type, torch.bfloat16, enabled=config.dtype == "bfloat16"
-    ):
-        loss = weighted_loss(model(read), batch)
+    loss, place = 0.0, batch.device.type
     optimizer.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-    optimizer.step()
-    return loss.item()
+    for rows in torch.arange(len(batch)).chunk(config.accumulate):
+        x, w = batch[rows], None if weights is None else weights[rows]
+        share = (
+            len(x) / len(batch) if w is None else (w.sum() / weights.sum()).item()
+        )
+        if share == 0:
+            continue
+        with torch.autocast(place, torch.bfloat16, config.dtype == "bfloat16"):
+            part = share * weighted_loss(model(read[rows]), x, w)
+        part.backward()
+        loss += part.detach()
+    length = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    if hasattr(length, "full_tensor"):  # of weights that several devices share out
+        length = length.full_tensor()
+    if length.isfinite():
+        optimizer.step()
+    return float(loss), float(length)
+
+
+# training: One step
+def switch(model: TransformerLM, config: TrainConfig) -> None:
+    """Turn on what the config asks for: recomputation of the blocks, compilation. The model's weights and their names stay.
+
+    Chapter: training.
+    """
+    if config.recompute:
+        for block in model.blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    if config.compile:
+        model.compile()
+
+
+def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW in one kernel for all weights, with decay on matrices only.
+
+    Chapter: training.
+    """
+    groups = parameter_groups(model, config.weight_decay)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
 
 # training: The whole run
@@ -413,26 +572,34 @@ def evaluate(
     n: int,
     start: int,
     batch_size: int = 32,
+    context: int = 0,
 ) -> float:
-    """The mean of −y over all tokens, in nats, when the text is cut into windows of n tokens one after another.
+    """The mean of −y over all tokens, in nats, when the text is cut into windows of n tokens.
 
-    In each window the model reads (start, x_0, …, x_{n−2}) and is judged on (x_0, …, x_{n−1}). The last window may be
-    shorter. The model is in evaluation mode meanwhile and afterwards in the mode in which it came.
+    Each window begins with the last `context` tokens of the one before it, which are not judged again. In a window the
+    model reads (start, x_0, …, x_{n−2}) and is judged on (x_0, …, x_{n−1}). The last window may be shorter.
+    The model is in evaluation mode meanwhile and afterwards in the mode in which it came.
 
     Chapter: training.
     """
     expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
-    was_training = model.training
+    expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
+    was_training, place = model.training, next(model.parameters()).device
+    fresh = n - context  # tokens that each window adds
+    whole = tokens.unfold(0, n, fresh) if len(tokens) >= n else tokens[:0].view(0, n)
+    batches = list(whole.split(batch_size)) if len(whole) else []
+    rest = tokens[len(whole) * fresh :]
+    if len(rest) > context or not batches:
+        batches.append(rest[None])
+    total = 0.0
     model.eval()
-    whole = len(tokens) // n * n
-    batches = list(tokens[:whole].view(-1, n).split(batch_size)) if whole else []
-    if whole < len(tokens):
-        batches.append(tokens[None, whole:])
     try:
-        total = sum(
-            -token_log_probs(model(shift(x, start)), x).double().sum().item()
-            for x in batches
-        )
+        for k, x in enumerate(x.long().to(place) for x in batches):
+            y = token_log_probs(model(shift(x, start)), x).double()
+            # before the very first window there is none
+            total -= y[:, context:].sum().item() + (
+                y[0, :context].sum().item() if k == 0 else 0
+            )
     finally:  # also after an error or an interrupt
         model.train(was_training)
     return total / len(tokens)
@@ -461,15 +628,81 @@ def choose_device(device: str) -> torch.device:
 
 
 # training: The whole run
+class Diverged(ValueError):
+    """The loss or its gradient is not finite at `step`; `result` is what `train` had until then, if anything.
+
+    Chapter: training.
+    """
+
+    def __init__(
+        self, loss: float, length: float, n: int, config: TrainConfig, step: int
+    ) -> None:
+        c, self.step, self.result = config, step, None
+        batch = f"sample_batch(tokens, {n}, {c.batch_size}, {c.seed}, {step})"
+        super().__init__(
+            f"loss: got {loss} with a gradient of length {length} at step {step}, batch {batch}; "
+            "want finite numbers; try a smaller lr"
+        )
+
+
+def step_seed(seed: int, step: int, stream: int = 0) -> int:
+    """A seed for torch's generator in this step; another stream gives other numbers.
+
+    Chapter: training.
+    """
+    return int(
+        np.random.SeedSequence((seed, step, stream)).generate_state(1, np.uint64)[0]
+    )
+
+
+# training: The whole run
+def steps(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tokens: Int[Tensor, "N"],
+    n: int,
+    start: int,
+    config: TrainConfig,
+    *,
+    first: int = 0,
+    rank: int = 0,
+    ranks: int = 1,
+) -> Iterator[dict[str, int | float]]:
+    """Do steps first, first + 1, … of the run, one each time the next log entry is asked for. Seeds torch's generator.
+
+    Of `ranks` processes that share the work, number `rank` does its share of each batch. Raises `Diverged`, before
+    the move, when the loss or its gradient is not finite.
+
+    Chapter: training.
+    """
+    place = next(model.parameters()).device
+    for step in range(first, config.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        batch = sample_batch(tokens, n, config.batch_size, config.seed, step)
+        batch = batch.long().to(place)
+        torch.manual_seed(step_seed(config.seed, step))
+        read = disturb(shift(batch, start), batch, config.noise)
+        mine = torch.arange(len(batch)).chunk(ranks)[rank]
+        torch.manual_seed(step_seed(config.seed, step, 1 + rank))  # of dropout
+        loss, length = update(model, optimizer, read[mine], batch[mine], config)
+        if not math.isfinite(loss + length):
+            raise Diverged(loss, length, n, config, step)
+        yield {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
+
+
+# training: The whole run
 @dataclass(frozen=True)
 class Result:
-    """What `train` returns: the model with its best weights, in evaluation mode, and the log, one dict for each step.
+    """What `train` returns: the model with its best weights, in evaluation mode; the log, one dict for each step; the
+    seconds that the steps took.
 
     Chapter: training.
     """
 
     model: TransformerLM
     log: list[dict[str, int | float]]
+    seconds: float
 
     @property
     def held_out(self) -> dict[int, float]:
@@ -486,6 +719,28 @@ class Result:
         return min(self.held_out.items(), key=lambda item: item[1])
 
 
+def due(step: int, config: TrainConfig) -> bool:
+    """Whether the held-out loss is measured after this many updates: every `eval_every`, and at the end.
+
+    Chapter: training.
+    """
+    return step % config.eval_every == 0 or step == config.steps
+
+
+# training: The whole run
+def with_weights(
+    config: Config, weights: Mapping[str, Tensor], device: torch.device
+) -> TransformerLM:
+    """A model with these weights, in evaluation mode; no random number is drawn that anyone could miss.
+
+    Chapter: training.
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        model = TransformerLM(config).to(device)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
 # training: The whole run
 def train(
     config: TrainConfig,
@@ -496,68 +751,58 @@ def train(
     start: int = 0,
     device: str = "auto",
     progress: bool = True,
+    watch: Callable[[int, TransformerLM], None] | None = None,
 ) -> Result:
     """A new model, trained on windows of max_len tokens, with the weights that were best on the held-out tokens.
 
-    `start` is the start marker that every window begins with. The same arguments give the same weights on the same CPU.
-    No global state is changed: torch's random generators are as before. ValueError when a text is shorter than
-    one window (train) or empty (validation), or when the loss is no longer finite.
+    `start` is the start marker that every window begins with; `watch(step, model)` is called after each measurement.
+    The same arguments give the same weights on the same CPU. No global state is changed: torch's random generators
+    are as before. ValueError when a text is shorter than one window (train) or empty (validation); `Diverged`, a
+    ValueError too, when the loss is no longer finite: its `.result` holds the best weights until then.
 
     Chapter: training.
     """
     place, n = choose_device(device), model_config.max_len
-    train_tokens, validation_tokens = (
-        train_tokens.to(place),
-        validation_tokens.to(place),
-    )
-    log: list[dict[str, int | float]] = []
-    best, lowest = {}, math.inf
+    log, best, seconds = [], (math.inf, {}), 0.0
+
+    def result() -> Result:
+        return Result(with_weights(model_config, best[1], place), log, seconds)
+
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(config.seed)  # the initial weights, then noise and dropout
+        torch.manual_seed(config.seed)  # of the initial weights
         model = TransformerLM(model_config).to(place).train()
-        optimizer = torch.optim.AdamW(
-            parameter_groups(model, config.weight_decay),
-            lr=config.lr,
-            betas=config.betas,
-        )
-        bar = tqdm(range(config.steps), disable=not progress, unit="step")
-        for step in bar:
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
-            batch = sample_batch(
-                train_tokens, n, config.batch_size, config.seed, step
-            )
-            loss = update(model, optimizer, batch, start, config)
-            expects(
-                math.isfinite(loss),
-                "loss",
-                f"{loss} at step {step}",
-                "a finite number; try a smaller lr",
-            )
-            log.append(
-                {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
-            )
-            if (step + 1) % config.eval_every == 0 or step + 1 == config.steps:
-                held_out = log[-1]["held_out"] = evaluate(
-                    model, validation_tokens, n, start
-                )
-                bar.set_postfix(loss=f"{loss:.3f}", held_out=f"{held_out:.3f}")
-                if held_out < lowest:
-                    lowest, best = (
-                        held_out,
-                        {
-                            name: w.detach().clone()
-                            for name, w in model.state_dict().items()
-                        },
+        switch(model, config)
+        optimizer = optimizer_for(model, config)
+        entries = steps(model, optimizer, train_tokens, n, start, config)
+        bar = tqdm(entries, total=config.steps, disable=not progress, unit="step")
+        tick = time.perf_counter()
+        try:
+            for entry in bar:
+                seconds += time.perf_counter() - tick
+                log.append(entry)
+                if due(entry["step"], config):
+                    loss = evaluate(
+                        model, validation_tokens, n, start, context=n // 2
                     )
-    expects(
-        bool(best),
-        "loss on the held-out text",
-        "no finite number",
-        "a finite number; try a smaller lr",
-    )
-    model.load_state_dict(best)
-    return Result(model.eval(), log)
+                    entry["held_out"] = loss
+                    bar.set_postfix(
+                        loss=f"{entry['loss']:.3f}", held_out=f"{loss:.3f}"
+                    )
+                    if loss < best[0]:
+                        best = (
+                            loss,
+                            {
+                                k: w.detach().clone()
+                                for k, w in model.state_dict().items()
+                            },
+                        )
+                    if watch:
+                        watch(entry["step"], model)
+                tick = time.perf_counter()
+        except Diverged as error:
+            error.result = result() if best[1] else None
+            raise
+    return result()
 
 
 # training: The book's model
@@ -578,6 +823,7 @@ class Size:
     noise: float
 
 
+# training: The book's model
 def fit_size(n_bytes: int) -> Size:
     """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled.
 
@@ -666,6 +912,35 @@ def recipe(size: Size, **changes: object) -> TrainConfig:
     return TrainConfig(**fitted | changes)
 
 
+# training: The book's model
+def flops_per_token(config: Config, n: int) -> int:
+    """Operations of one training step for each token, in windows of n: 3 (2P + 4 L n h d_head), P entries of matrices.
+
+    The gradient costs twice the model itself. The mask is not subtracted; recomputation is not added.
+
+    Chapter: training.
+    """
+    c = config
+    d, hk = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    P = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
+    return 3 * (2 * P + 4 * c.n_layers * n * hk)
+
+
+def product_rate(device: torch.device, dtype: str = "float32") -> float:
+    """Operations a second that a product of two large matrices reaches on this device: the best of several.
+
+    Chapter: training.
+    """
+    size = 8192 if device.type == "cuda" else 768
+    A = torch.ones(size, size, device=device, dtype=getattr(torch, dtype))
+    seconds = []
+    for _ in range(6):
+        tick = time.perf_counter()
+        (A @ A)[0, 0].item()  # a GPU is waited for
+        seconds.append(time.perf_counter() - tick)
+    return 2 * size**3 / min(seconds)
+
+
 # training: Files that last
 def free_folder(folder: str | os.PathLike[str]) -> Path:
     """The path, when nothing is there yet; FileExistsError otherwise.
@@ -683,6 +958,7 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
+# training: Files that last
 def save(
     folder: str | os.PathLike[str],
     model: TransformerLM,
@@ -708,7 +984,7 @@ def save(
     )
     for name, w in stored_weights(model).items():
         expects(
-            bool(w.isfinite().all()),
+            finite(w),
             "model",
             f"{name} with numbers that are not finite",
             "finite weights",
@@ -724,7 +1000,7 @@ def save(
         (part / "config.json").write_text(
             json.dumps(settings, indent=2) + "\n", encoding="utf-8"
         )
-        (part / "model.safetensors").write_bytes(packed(stored_weights(model)))
+        write_tensors(part / "model.safetensors", stored_weights(model))
         tokenizer.save(part / "tokenizer.json")
         if log:
             lines = "".join(json.dumps(dict(entry)) + "\n" for entry in log)
@@ -735,6 +1011,7 @@ def save(
     return path
 
 
+# training: Files that last
 def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
     """The weights as a file holds them: on the CPU, a tied matrix once.
 
@@ -746,6 +1023,25 @@ def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
     if model.config.tied:
         del weights["unembedding.weight"]  # it is the embedding table
     return weights
+
+
+def finite(w: Float[Tensor, "*shape"]) -> bool:
+    """Whether all numbers are finite: the least and the greatest tell, in one reading.
+
+    Chapter: training.
+    """
+    return w.numel() == 0 or all(bool(end.isfinite()) for end in w.aminmax())
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A safetensors file; OSError when it cannot be written, for instance on a full disk.
+
+    Chapter: training.
+    """
+    try:
+        save_file(dict(tensors), file)
+    except SafetensorError as error:
+        raise OSError(f"{file}: {error}") from error
 
 
 # training: Files that last
@@ -815,11 +1111,23 @@ def load(
         f"{len(tokenizer)} tokens",
         f"vocab_size = {V} of config.json",
     )
-    # a new model draws weights
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        model = TransformerLM(config)
+    model = without_numbers(config)
     read_weights(model, path / "model.safetensors")
     return model.to(place).eval(), tokenizer
+
+
+# training: Files that last
+def without_numbers(config: Config) -> TransformerLM:
+    """A model whose weights have shapes and no numbers yet, so that none are drawn only to be replaced.
+
+    Chapter: training.
+    """
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    c = config  # positions that are computed, not stored
+    if c.pe in ("sinusoidal", "none"):
+        model.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+    return model
 
 
 def read_config(file: Path) -> Config:
@@ -838,8 +1146,9 @@ def read_config(file: Path) -> Config:
     return fitting(Config, fields["model"], file)
 
 
+# training: Files that last
 def read_weights(model: TransformerLM, file: Path) -> None:
-    """Put the weights of a safetensors file into the model, which takes their dtype; ValueError when they do not fit or are not finite.
+    """Give the model the tensors of a safetensors file; ValueError when they do not fit or are not finite.
 
     Chapter: training.
     """
@@ -849,7 +1158,9 @@ def read_weights(model: TransformerLM, file: Path) -> None:
         raise ValueError(
             f"{file}: got no safetensors file ({error}), want what `save` wrote"
         ) from error
-    wanted = stored_weights(model)
+    wanted, tied = model.state_dict(), model.config.tied
+    if tied:
+        del wanted["unembedding.weight"]
     expects(
         weights.keys() == wanted.keys(),
         f"{file}",
@@ -857,27 +1168,20 @@ def read_weights(model: TransformerLM, file: Path) -> None:
         "the weights that config.json describes",
     )
     for name, w in weights.items():
-        expects(
-            w.shape == wanted[name].shape,
-            f"{file}",
-            f"{name} of shape {tuple(w.shape)}",
-            f"{tuple(wanted[name].shape)}",
-        )
-        expects(
-            w.is_floating_point(),
-            f"{file}",
-            f"{name} of type {w.dtype}",
-            "floating point weights",
-        )
-        expects(
-            bool(w.isfinite().all()),
-            f"{file}",
-            f"{name} with numbers that are not finite",
-            "finite weights",
-        )
-    if model.config.tied:
+        shape = tuple(wanted[name].shape)
+        for right, got, want in (
+            (w.shape == shape, f"of shape {tuple(w.shape)}", f"{shape}"),
+            (w.is_floating_point(), f"of type {w.dtype}", "floating point weights"),
+        ):
+            expects(right, f"{file}", f"{name} {got}", want)
+        bad = f"{name} with numbers that are not finite"
+        expects(finite(w), f"{file}", bad, "finite weights")
+    if tied:
         weights["unembedding.weight"] = weights["embedding.table.weight"]
-    model.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    model.load_state_dict(weights, assign=True)
+    model.to(next(iter(weights.values())).dtype)  # what is computed, too
+    if tied:  # one parameter again, not two of the same numbers
+        model.unembedding.weight = model.embedding.table.weight
 
 
 # training: From a text file to a model
@@ -902,17 +1206,27 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
     )
     expects(not path.is_dir(), "path", f"the folder {str(path)!r}", "a text file")
     data = path.read_bytes()
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        bad = f"the byte 0x{data[error.start]:02x} at position {error.start} of {str(path)!r}, which is not UTF-8"
-        raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
+    text = decoded(data, path)
     expects(
         len(data) >= at_least,
         "path",
         f"{len(data)} bytes in {str(path)!r}",
         f"at least {at_least} bytes of text",
     )
+    return text
+
+
+def decoded(data: bytes, path: Path, first: int = 0) -> str:
+    """The text of these bytes, which stand at place `first` of the file: errors and changes as in `read_text`.
+
+    Chapter: training.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = first + error.start
+        bad = f"the byte 0x{data[error.start]:02x} at position {place} of {str(path)!r}, which is not UTF-8"
+        raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -979,8 +1293,11 @@ class Report:
     steps: int
     best_step: int
     loss: float
+    trigram: float
     bigram: float
     unigram: float
+    tokens_per_second: float
+    utilisation: float
 
     def bits_per_byte(self, loss: float) -> float:
         """A loss on this run's held-out text in bits per byte."""
@@ -989,6 +1306,7 @@ class Report:
     def __str__(self) -> str:
         rows = {
             f"this model, {self.parameters:,} weights": self.loss,
+            "trigram (Kneser–Ney)": self.trigram,
             "bigram": self.bigram,
             "unigram": self.unigram,
         }
@@ -1000,13 +1318,13 @@ class Report:
                 f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}"
                 for name, loss in rows.items()
             ),
+            f"speed: {self.tokens_per_second:,.0f} tokens per second, {100 * self.utilisation:.0f} % of what products of large matrices reach here",
             f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl",
         ]
-        if self.loss >= self.bigram:
-            lines.insert(
-                -1,
-                "note: the bigram model is as good or better; more text or more steps may help",
-            )
+        better = [name for name, loss in list(rows.items())[1:] if self.loss >= loss]
+        if better:
+            note = f"note: the {better[0]} model is as good or better; more text or more steps may help"
+            lines.insert(-2, note)
         return "\n".join(lines)
 
 
@@ -1027,6 +1345,7 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
     return Tokenizer.train(chosen, vocab_size)
 
 
+# training: From a text file to a model
 def train_and_save(
     texts: Sequence[str],
     out: str | os.PathLike[str],
@@ -1072,19 +1391,49 @@ def train_and_save(
         progress=progress,
     )
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
-    step, loss = result.best
+    bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
+    return report(
+        folder, len(texts), known, held_out, bytes_held_out, result, config, start
+    )
+
+
+# training: From a text file to a model
+COUNTED = 20_000_000  # tokens at most from which the tables count
+
+
+def report(
+    folder: Path,
+    n_documents: int,
+    known: Int[Tensor, "N"],
+    held_out: Int[Tensor, "K"],
+    bytes_held_out: int,
+    result: Result,
+    config: TrainConfig,
+    start: int,
+) -> Report:
+    """The summary of a run, with the rivals on the same split, and the speed.
+
+    Chapter: training.
+    """
+    c, (step, loss) = result.model.config, result.best
+    place, text = next(result.model.parameters()).device, known[:COUNTED]
+    read = len(result.log) * config.batch_size * c.max_len
+    speed = read / max(result.seconds, 1e-9)
     return Report(
         folder,
-        len(texts),
+        n_documents,
         len(known),
         len(held_out),
-        sum(len(t.encode()) for t in held_out_texts),
+        bytes_held_out,
         sum(p.numel() for p in result.model.parameters()),
         config.steps,
         step,
         loss,
-        bigram(known, held_out, V, start),
-        unigram(known, held_out, V),
+        trigram(text, held_out, c.vocab_size, start),
+        bigram(text, held_out, c.vocab_size, start),
+        unigram(text, held_out, c.vocab_size),
+        speed,
+        speed * flops_per_token(c, c.max_len) / product_rate(place, config.dtype),
     )
 
 
@@ -1115,6 +1464,7 @@ def train_from_file(
     )
 
 
+# training: From a text file to a model
 def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
     """The size and the recipe for that much text, with single choices overruled.
 

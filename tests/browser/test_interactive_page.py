@@ -481,6 +481,23 @@ def test_touch(show):
 
 
 @every_picture
+def test_a_finger_moves_a_slider(show, picture):
+    page = show(picture().to_html(), has_touch=True, is_mobile=True, viewport={"width": 360, "height": 800})
+    before, slider = said(page), page.locator("input[type=range]").first
+    box = slider.bounding_box()
+    slider.tap(position={"x": 0.97 * box["width"], "y": box["height"] / 2})
+    assert said(page) != before
+
+
+@pytest.mark.parametrize("wish", ["reduce", "no-preference"])
+def test_who_wants_no_motion_gets_none(show, wish):
+    page = show(PICTURES["merges"]().to_html(), reduced_motion=wish)
+    page.get_by_role("button", name="next").click()
+    moves = page.locator(".tokens .fresh").first.evaluate("node => getComputedStyle(node).animationName")
+    assert (moves == "none") == (wish == "reduce")
+
+
+@every_picture
 def test_twice_on_one_page_and_both_alive(show, picture):
     html = picture().to_html()
     page = show(html + html + PICTURES["clocks"]().to_html())
@@ -506,6 +523,13 @@ def test_hostile_strings_are_shown_and_never_run(show):
     page = show(softmax_temperature(range(len(nasty)), labels=nasty, title=title).to_html(), viewport={"width": 390, "height": 800})
     assert page.locator("tbody bdi").all_inner_texts()[:3] == nasty[:3]
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 390
+    page = show(sampling([8.0 - j for j in range(len(nasty))], nasty, title=title).to_html(), viewport={"width": 390, "height": 800})
+    page.get_by_role("button", name="draw 1", exact=True).click()
+    assert page.locator("tbody bdi").all_inner_texts()[:3] == [text.replace(" ", "␣") for text in nasty[:3]] and page.locator(".title").inner_text() == title
+    assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 390
+    for view in (clock_hands(4, title=title), epsilon_spread(title=title)):
+        page = show(view.to_html())
+        assert page.locator(".title").inner_text() == title and page.locator("svg[onload]").count() == 0
 
 
 SET = {"merges": ("step", 2), "clocks": ("offset", -7), "temperature": ("temperature", 0.5), "widths": ("width", 4), "epsilon": ("sigma", 0.25), "sampling": ("draws", 7)}

@@ -1,11 +1,12 @@
 """Using the model: one token after another. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_positive
 from tlm_book.spec.operators import softmax
 
 Model = Callable[[Int[np.ndarray, "n"]], Float[np.ndarray, "n V"]]
@@ -17,6 +18,15 @@ __all__ = [
     "greedy",
     "quantile",
     "sample",
+    "keep",
+    "top_k",
+    "top_p",
+    "min_p",
+    "penalized",
+    "chosen",
+    "sample_chosen",
+    "Hypothesis",
+    "beam_search",
 ]
 
 
@@ -91,3 +101,147 @@ def sample(
     for u_k in u:
         x = np.append(x, quantile(next_distribution(T, x, temperature, start), u_k))
     return x
+
+
+# inference: Cutting the tail
+def keep(p: Float[np.ndarray, "V"], kept: Iterable[int]) -> Float[np.ndarray, "V"]:
+    """p with zeros outside the tokens in `kept`, divided by what is left.
+
+    Chapter: inference.
+    """
+    cut = np.where(np.isin(np.arange(len(p)), list(kept)), p, 0.0)
+    return cut / cut.sum()
+
+
+def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
+    """The k likeliest tokens; of equals the smaller number first. (T-top-k-top-p)
+
+    Chapter: inference.
+    """
+    expects_positive(k=k)
+    return keep(p, np.argsort(-p, kind="stable")[:k])
+
+
+def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
+    """The fewest likeliest tokens whose probabilities sum to s or more.
+    (T-top-k-top-p)
+
+    Chapter: inference.
+    """
+    expects(0 < s <= 1, "s", s, "0 < s ≤ 1")
+    kept, mass = [], 0.0
+    for j in np.argsort(-p, kind="stable"):
+        if mass < s:
+            kept.append(j)
+        mass += p[j]
+    return keep(p, kept)
+
+
+def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
+    """The tokens at least m times as likely as the likeliest. (T-min-p)
+
+    Chapter: inference.
+    """
+    expects(0 <= m <= 1, "m", m, "0 ≤ m ≤ 1")
+    return keep(p, np.flatnonzero(p >= m * p.max()))
+
+
+# inference: Cutting the tail
+def penalized(
+    z: Float[np.ndarray, "V"], x: Int[np.ndarray, "n"], penalty: float
+) -> Float[np.ndarray, "V"]:
+    """z_j / θ or θ z_j, whichever is lower for θ > 1, for each token j of the text x.
+    (T-repetition-penalty)
+
+    Chapter: inference.
+    """
+    expects(penalty > 0, "penalty", penalty, "a number > 0")
+    z = z.copy()
+    for j in set(x.tolist()):
+        z[j] = z[j] / penalty if z[j] > 0 else z[j] * penalty
+    return z
+
+
+def chosen(
+    z: Float[np.ndarray, "V"],
+    x: Int[np.ndarray, "n"],
+    temperature: float = 1.0,
+    *,
+    k: int | None = None,
+    s: float = 1.0,
+    m: float = 0.0,
+    penalty: float = 1.0,
+) -> Float[np.ndarray, "V"]:
+    """The distribution from which the token after the text x is drawn. (T-choices)
+
+    Chapter: inference.
+    """
+    p = tempered(penalized(z, x, penalty), temperature)
+    return min_p(top_p(top_k(p, len(p) if k is None else k), s), m)
+
+
+def sample_chosen(
+    T: Model,
+    x: Int[np.ndarray, "n"],
+    u: Sequence[float],
+    start: int,
+    **choices: float,
+) -> Int[np.ndarray, "m"]:
+    """`sample`, with the choices of `chosen`.
+
+    Chapter: inference.
+    """
+    x = x.astype(int)
+    for u_k in u:
+        z = T(np.concatenate(([start], x)).astype(int))[-1]
+        x = np.append(x, quantile(chosen(z, x, **choices), u_k))
+    return x
+
+
+# inference: Several beginnings at once
+class Hypothesis(NamedTuple):
+    """A continuation, the logarithm of its probability, and its value.
+
+    Chapter: inference.
+    """
+
+    tokens: tuple[int, ...]
+    log_p: float
+    value: float
+
+
+def beam_search(
+    T: Model,
+    x: Int[np.ndarray, "n"],
+    n_new: int,
+    width: int,
+    stop: Sequence[int] = (),
+    length_power: float = 0.0,
+    start: int = 0,
+) -> list[Hypothesis]:
+    """At most `width` continuations of x, the best first; `length_power` is α. (T-beam-text)
+
+    Chapter: inference.
+    """
+    expects_positive(width=width)
+    expects(length_power >= 0, "length_power", length_power, "a number ≥ 0")
+
+    def over(y: Hypothesis) -> bool:
+        return len(y.tokens) > 0 and y.tokens[-1] in stop
+
+    beam = [Hypothesis((), 0.0, 0.0)]
+    for step in range(n_new):
+        found = []
+        for y in beam:
+            if over(y):
+                found.append(y)
+                continue
+            p = next_distribution(T, np.append(x, y.tokens).astype(int), start=start)
+            for j, log_p in enumerate(y.log_p + np.log(p)):
+                value = log_p / (step + 1) ** length_power
+                found.append(Hypothesis((*y.tokens, j), float(log_p), float(value)))
+        beam = sorted(found, key=lambda y: y.value, reverse=True)[:width]
+        bounds = [y.log_p / n_new**length_power for y in beam if not over(y)]
+        if over(beam[0]) and all(beam[0].value >= bound for bound in bounds):
+            break
+    return beam

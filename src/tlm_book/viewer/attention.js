@@ -101,6 +101,7 @@ input[type="checkbox"] { flex: none; width: 24px; height: 24px; margin: 0 .35rem
 .text span { display: inline-block; max-width: min(16em, 100%); overflow: hidden; text-overflow: ellipsis; white-space: pre;
   vertical-align: top; line-height: 1.5; margin: 2px 1px; padding: 0 4px; border-radius: 4px; unicode-bidi: isolate;
   cursor: pointer; min-width: 1.2em; text-align: center; color: var(--ink); border: 2px solid transparent; }
+.text span.short { overflow: visible; } /* a thousand boxes that clip are slow to paint */
 .text span.hatch { color: var(--soft); }
 .text span.on { border-color: var(--mark); }
 .text span.pinned { border-color: var(--mark); text-decoration: underline 2px var(--mark); text-underline-offset: 3px; }
@@ -110,7 +111,7 @@ td bdi, th bdi { white-space: pre-wrap; overflow-wrap: anywhere; }
 [hidden] { display: none !important; }
 @media print {
   .all.dark { --mark: #d55e00; --hatch: #cbd0d7; --masked: #eceef1; }
-  .foot, .bar label { display: none; }
+  .foot, .bar label, details:not([open]) { display: none; }
 }
 `;
 
@@ -235,7 +236,8 @@ function namesAlong(names, side) {
 // ---- the text, a token after the other, shaded ---------------------------------------------------------------------------
 
 function textLine(names, axis, caption) {
-  const tokens = names.map((name, k) => make("span", { role: "option", title: name, id: `${axis}${k}`, "aria-selected": "false" }, name));
+  const short = (name) => (/^[\x20-\x7e␣⏎]{1,10}$/.test(name) ? "short" : "");
+  const tokens = names.map((name, k) => make("span", { class: short(name), role: "option", title: name, id: `${axis}${k}`, "aria-selected": "false" }, name));
   const places = new Map(tokens.map((node, k) => [node, k])), shown = new Array(tokens.length).fill(null);
   const node = make("div", { class: "text", role: "listbox", tabindex: "0", "aria-label": caption }, ...tokens);
   const above = make("div", { class: "caption", "aria-hidden": "true" }, caption);

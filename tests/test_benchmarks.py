@@ -1,0 +1,109 @@
+"""The benchmarks: their common parts, that what speed.py compares is the same function, and that the chapter quotes what was measured."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import harness  # noqa: E402
+
+
+def test_spread_and_ratio():
+    spread = harness.Spread.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (spread.median, spread.low, spread.high) == (3.0, 2.0, 4.0)
+    assert harness.Spread.of([7.0]) == harness.Spread(7.0, 7.0, 7.0)
+    ours = harness.Timing([0.1, 0.2, 0.1], [0.2, 0.4, 0.2])
+    theirs = harness.Timing([0.2, 0.4, 0.3], [0.2, 0.4, 0.2])
+    assert harness.ratio(theirs, ours).median == 2 and harness.ratio(theirs, ours, "processor").median == 1
+    assert ours.ms() == "100.0 ± 25.0" and ours.json()["processor_ms"]["median"] == 200
+    with pytest.raises(ValueError):
+        harness.ratio(harness.Timing([1.0], [1.0]), ours)
+
+
+def test_jobs_take_turns_in_opposite_orders():
+    seen = []
+    found = harness.in_turn({name: lambda name=name: seen.append(name) or len(seen) for name in "abc"}, rounds=2, warmup=1)
+    assert "".join(seen) == "cbaabccba" and found == {"a": [4, 9], "b": [5, 8], "c": [6, 7]}
+    times = harness.side_by_side({"quick": lambda: None, "slow": lambda: sum(range(300_000))}, rounds=5)
+    assert len(times["slow"].wall) == 5 and harness.ratio(times["slow"], times["quick"], "processor").low > 5
+
+
+def test_table_and_files(tmp_path, capsys):
+    rows = [{"what": "a", "ms": 1.5}, {"what": "b", "ms": None}]
+    assert harness.table(rows).splitlines() == ["| what | ms |", "| --- | ---: |", "| a | 1.5 |", "| b |  |"]
+    harness.write(tmp_path / "new", "name", {"x": 1}, "text\n", lambda axes: harness.bars(axes, {"a": 1.0, "b": 2.0}, mark=1))
+    assert json.loads((tmp_path / "new" / "name.json").read_text()) == {"x": 1}
+    assert (tmp_path / "new" / "name.md").read_text() == "text\n" and "<svg" in (tmp_path / "new" / "name.svg").read_text()
+    assert "text" in capsys.readouterr().out
+    facts = harness.torch_machine("cpu", peer="1.0")
+    assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "cores", "threads", "torch", "peer"} <= facts.keys()
+
+
+@pytest.fixture(scope="module")
+def speed():
+    import speed
+
+    return speed
+
+
+def test_each_step_of_the_speed_table_is_the_same_function(speed):
+    """Loss and gradients, from the plain version to the fast one."""
+    torch.manual_seed(0)
+    size = speed.Size(n_layers=2, n_heads=2, d_model=16, n=12, batch=3, vocab_size=30)
+    model, (x, y) = speed.TransformerLM(size.config("gelu_tanh")).double(), speed.random_batch(size, "cpu")
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+    marks = [mark for mark in speed.STEPS.values() if mark]
+    forms, found = [], []
+    for k in range(len(marks) + 1):
+        plain = set(marks[k:])
+        speed.put_on(model, plain)
+        loss = speed.loss_by_formula if "loss" in plain else speed.weighted_loss
+        value = loss(model(x), y)
+        found.append([value, *torch.autograd.grad(value, list(model.parameters()))])
+        forms.append([part.__dict__.get("forward") for part in model.modules()])
+    for some in found[1:]:
+        assert all(torch.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in zip(some, found[0], strict=True))
+    assert all(a != b for a, b in zip(forms[:4], forms[1:5], strict=True))  # heads, pattern, norm, gelu: each step changes the model
+    assert forms[-1] == [None] * len(forms[-1])  # what is called fast is the package as it is
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+def test_peers_compute_the_same_loss(speed, activation):
+    size = speed.Size(n_layers=2, n_heads=2, d_model=16, n=12, batch=3, vocab_size=30)
+    peers = speed.groups(None)[activation]
+    made = speed.players(size, activation, peers, "cpu", "float32", False)
+    x, y = speed.random_batch(size, "cpu")
+    losses = lambda: {who: player.loss(x, y).item() for who, player in made.items()}
+    first = losses()
+    for player in made.values():
+        player.step()
+    then = losses()
+    assert max(first.values()) - min(first.values()) < 1e-5
+    assert all(then[who] < first[who] for who in made)  # every step trains
+
+
+def test_operations_of_a_step(speed):
+    """Counted by torch: products forward, and twice as many backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    size = speed.Size(n_layers=2, n_heads=2, d_model=16, n=12, batch=3, vocab_size=30)
+    model, (x, y) = speed.TransformerLM(size.config("gelu")), speed.random_batch(size, "cpu")
+    speed.put_on(model, {"heads", "pattern"})  # in plain products, which can be counted
+    with FlopCounterMode(display=False) as counter:
+        speed.weighted_loss(model(x), y).backward()
+    assert counter.get_total_flops() == size.products()
+
+
+def test_the_figures_of_the_chapter_are_the_measured_ones():
+    """Every line of the benchmark's report stands in the chapter as it is."""
+    report = (ROOT / "benchmarks" / "speed.md").read_text(encoding="utf-8")
+    cells = json.loads((ROOT / "book" / "transformer_lm.ipynb").read_text(encoding="utf-8"))["cells"]
+    chapter = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    lines = [line for line in report.splitlines() if line]
+    assert len(lines) > 10 and [line for line in lines if line not in chapter] == []

@@ -1,0 +1,161 @@
+"""Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tlm_book.scaling import checkpoints, run_folder, train_files
+from tlm_book.tokenization import documents
+
+HERE = Path(__file__).parent
+TINY = {"steps": 8, "vocab_size": 280, "d_model": 16, "layers": 1, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2}
+
+
+def alone(*command: str, timeout: float) -> str:
+    """A fresh interpreter on one thread, without the runtime checker; what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, env=environment, timeout=timeout)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_fifty_random_moments():
+    """A minute on a quiet machine."""
+    print(alone(HERE / "killed.py", "random", "50", timeout=600))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_before_a_file_is_touched(request):
+    """Twelve of the moments, half a minute; with --thorough all of them."""
+    thorough = request.config.getoption("--thorough")
+    print(alone(HERE / "killed.py", "events", "0" if thorough else "12", timeout=3600 if thorough else 600))
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text.txt").write_text("\f".join(text[:1500] for text in documents()[:8]), encoding="utf-8")
+    return tmp_path / "text.txt"
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(wanted):
+    def watch(step, model, tokenizer):
+        if step == wanted:
+            raise Stop
+
+    return watch
+
+
+def begun(text, name="model", step=6, **choices):
+    """A run that was interrupted after that step; its folder."""
+    with pytest.raises(Stop):
+        train_files(text, text.parent / name, device="cpu", progress=False, watch=stop_at(step), **TINY | choices)
+    return run_folder(text.parent / name)
+
+
+def contents(folder):
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+FULL = """
+import resource, signal, sys
+from tlm_book.scaling import train_files
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # no file may be larger: as on a disk that is full
+try:
+    train_files(sys.argv[1], sys.argv[2], device="cpu", progress=False, resume=True, **{choices})
+except OSError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
+    pytest.importorskip("resource")
+    folder = begun(text)
+    before = contents(folder)
+    said = alone("-c", FULL.replace("{choices}", repr(TINY)), text, text.parent / "model", timeout=300)
+    assert said.startswith("refused:") and "state.safetensors" in said
+    after = contents(folder)
+    assert {k: v for k, v in before.items() if k != "log.jsonl"} == {k: v for k, v in after.items() if k != "log.jsonl"}
+    assert not list(folder.glob(".part-*/*")) and not (text.parent / "model").exists()
+    train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)  # room again
+    train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
+    assert contents(text.parent / "model") == contents(text.parent / "whole") and not folder.exists()
+
+
+def test_a_changed_setting_is_named(text):
+    folder = begun(text)
+    before = contents(folder)
+    for change, words in (({"lr": 1e-5}, "training.lr: got 1e-05"), ({"d_model": 32}, "model.d_model: got 32"), ({"steps": 20}, "training.steps: got 20")):
+        with pytest.raises(ValueError, match=words):
+            train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY | change)
+    assert contents(folder) == before
+
+
+def test_a_run_in_progress_is_not_overwritten(text):
+    folder = begun(text)
+    before = contents(folder)
+    with pytest.raises(FileExistsError, match="resume"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, **TINY)
+    assert contents(folder) == before
+
+
+def test_a_broken_checkpoint_is_named_and_the_one_before_can_be_taken(text):
+    folder = begun(text)
+    last = checkpoints(folder)[-1]
+    state = last / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=f"{last.name}.*broken.*the one before"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)
+    shutil.rmtree(last)
+    train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)
+    train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
+    assert contents(text.parent / "model") == contents(text.parent / "whole")
+
+
+def test_a_loss_that_is_not_finite_keeps_the_checkpoints(text):
+    with pytest.raises(ValueError, match=r"at step \d+, batch sample_batch\(tokens, 16, 4, 0, \d+\)"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, **TINY | {"lr": 1e30, "warmup": 8, "eval_every": 1})
+    kept = checkpoints(run_folder(text.parent / "model")) if run_folder(text.parent / "model").exists() else []
+    from safetensors.torch import load_file
+
+    assert all(w.isfinite().all() for path in kept for w in load_file(path / "state.safetensors").values())
+
+
+def test_the_last_checkpoints_and_the_best_are_kept(text):
+    folder = begun(text, step=8, steps=10, keep=2)
+    assert 2 <= len(checkpoints(folder)) <= 3 and checkpoints(folder)[-1].name == "step-00000008"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of memory")
+def test_memory_does_not_grow_with_the_text(tmp_path):
+    """Batches from a mapped token file of 24 MB: the process takes next to no memory of its own."""
+    code = f"""
+import numpy as np
+from tlm_book.scaling import read_tokens, write_tokens
+from tlm_book.training import sample_batch
+class Words:
+    start = 0
+    def __len__(self): return 300
+    def encode(self, text): return np.frombuffer(text.encode(), np.uint8)
+def own():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) * 1024
+write_tokens({str(tmp_path / "big.tokens")!r}, ("x" * 1_000_000 for _ in range(12)), Words())
+file, before = read_tokens({str(tmp_path / "big.tokens")!r}), own()
+for step in range(200):
+    batch = sample_batch(file.tokens, 256, 4, 0, step)
+assert own() - before < 4_000_000, "the file was read as a whole"
+assert len(file.tokens) == 12 * 1_000_001 and batch.shape == (4, 256)
+everything = file.tokens.long()
+assert own() - before > 50_000_000  # what this test would see
+"""
+    alone("-c", code, timeout=300)

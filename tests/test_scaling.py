@@ -1,0 +1,85 @@
+"""Training by several processes on this machine (gloo on the loopback device): the losses of one process, copied and sharded."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import team
+import torch
+from safetensors.torch import load_file
+
+from tlm_book.scaling import checkpoints
+from tlm_book.tokenization import documents
+
+HERE = Path(__file__).parent
+
+
+def launched(processes: int, *command: object) -> subprocess.CompletedProcess[str]:
+    """`torchrun` on a free port of this machine."""
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    whole = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes, *command]
+    return subprocess.run(list(map(str, whole)), env=environment, capture_output=True, text=True, timeout=600)
+
+
+def in_a_team(processes: int, *arguments: object) -> None:
+    run = launched(processes, HERE / "team.py", *arguments)
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    return folder, team.run(folder)
+
+
+def same_run(folder: Path, whole: tuple[Path, list[dict[str, float]]]) -> None:
+    """Every loss to 1e-9, and the last weights and means."""
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log] == list(range(1, 9))
+    for mine, one in zip(log, whole[1]):
+        assert mine.keys() == one.keys() and all(abs(mine[key] - one[key]) < 1e-9 for key in one), (mine, one)
+    mine, one = (load_file(checkpoints(path)[-1] / "state.safetensors") for path in (folder, whole[0]))
+    assert mine.keys() >= one.keys() and all((mine[name] - w).abs().max() < 1e-8 for name, w in one.items())
+
+
+def test_sharded_then_alone(alone, tmp_path):
+    in_a_team(2, tmp_path, "fsdp", 4)
+    assert len(checkpoints(tmp_path)) == 2
+    team.run(tmp_path)
+    same_run(tmp_path, alone)
+
+
+def test_alone_then_three_copies(alone, tmp_path):
+    team.run(tmp_path, last=4)
+    in_a_team(3, tmp_path, "ddp", 0)
+    same_run(tmp_path, alone)
+
+
+def test_copies_then_sharded_with_a_tied_matrix(tmp_path):
+    one = tmp_path / "one"
+    log = team.run(one, model=team.MODEL.replace(tied=True))
+    in_a_team(2, tmp_path / "two", "ddp", 4, "tied")
+    in_a_team(2, tmp_path / "two", "fsdp", 0, "tied")
+    same_run(tmp_path / "two", (one, log))
+
+
+def test_the_command_under_torchrun(tmp_path):
+    (tmp_path / "text.txt").write_text("\f".join(documents()[:6]), encoding="utf-8")
+    options = "--steps 4 --vocab-size 280 --d-model 16 --layers 1 --heads 2 --context 16 --batch-size 4 --device cpu --quiet --parallel fsdp"
+    command = ["-m", "tlm_book", "train", "--data", tmp_path / "text.txt", "--out", tmp_path / "model", *options.split()]
+    run = launched(2, *command)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout.count("bits per byte") == 1  # one process speaks
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model", "text.txt"]
+    run = launched(2, *command)
+    assert run.returncode != 0 and "exists" in run.stderr
