@@ -5,11 +5,12 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test export execute serve bench weigh colab model clean
+.PHONY: help book test thorough export execute serve bench weigh colab model clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every check"
+	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
 	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
@@ -34,6 +35,9 @@ test: $(READY)
 	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
 	@echo "All checks passed: every chapter ran and gave its printed outputs, and every test in tests/ held."
 
+thorough: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py
+
 export: $(READY)
 	$(BIN)/python book/_tools/export.py
 
@@ -52,6 +56,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
+	$(BIN)/python benchmarks/auditing.py
 
 weigh: book
 	$(BIN)/python benchmarks/site_pages.py
