@@ -53,7 +53,7 @@ def module_text(chapter: str, title: str, cells: list[tuple[str, str]]) -> str:
     listed = "\n".join(f'    "{name}",' for name in names)
     body = "".join(f"\n\n# {chapter}: {section}\n{code}\n" for section, code in rest)
     return (
-        f'"""{title}. Generated from book/{chapter}.ipynb: edit the notebook, then `make export`."""\n\n'
+        f'"""{title}{"" if title[-1] in "?!" else "."} Generated from book/{chapter}.ipynb: edit the notebook, then `make export`."""\n\n'
         f"{imports}\n\n__all__ = [\n{listed}\n]\n{body}"
     )
 

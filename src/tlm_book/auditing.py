@@ -1,4 +1,4 @@
-"""Auditing: does this model see the future?. Generated from book/auditing.ipynb: edit the notebook, then `make export`."""
+"""Auditing: does this model see the future? Generated from book/auditing.ipynb: edit the notebook, then `make export`."""
 
 import contextlib
 import inspect
@@ -27,14 +27,16 @@ __all__ = [
 # auditing: The tool, piece by piece
 @dataclass(frozen=True)
 class Leak:
-    """One fault: in `setting`, output row `row` does what it should not with input row `source`.
+    """One fault: in `setting`, output row `row` does what it should not with input
+    row `source`.
 
-    `fault`: "future" (hears a later row), "length" (hears how many rows come after it),
-    "batch" (hears another sequence), "padding" (hears what stands in the padding), "cache"
-    (step by step differs from the whole pass), "blind" (does not hear a row that it should),
-    "far" (hears a row beyond `max_lookback`). `size` is relative to the largest output;
-    `ways` are the experiments that found it; `module`, `type`, `cause` are the culprit's path,
-    its class and a guess; `sizes` has the size at each length.
+    `fault`: "future" (hears a later row), "length" (hears how many rows come after
+    it), "batch" (hears another sequence), "padding" (hears what stands in the
+    padding), "cache" (step by step differs from the whole pass), "blind" (does not
+    hear a row that it should), "far" (hears a row beyond `max_lookback`). `size` is
+    relative to the largest output; `ways` are the experiments that found it;
+    `module`, `type`, `cause` are the culprit's path, its class and a guess; `sizes`
+    has the size at each length.
 
     Chapter: auditing.
     """
@@ -96,9 +98,9 @@ def _growth(sizes: Mapping[int, float]) -> str:
 # auditing: The tool, piece by piece
 @dataclass(frozen=True)
 class Report:
-    """What `audit` found: `ok`, `leaks`, `problems` (what could not be decided), `notes` (what was
-    tried, and in which precision) and `effects`, in which entry (i, j) is the change of output row i
-    when the input rows from j on are replaced.
+    """What `audit` found: `ok`, `leaks`, `problems` (what could not be decided),
+    `notes` (what was tried, and in which precision) and `effects`, in which entry
+    (i, j) is the change of output row i when the input rows from j on are replaced.
 
     Chapter: auditing.
     """
@@ -126,7 +128,9 @@ class Report:
         return "\n".join(lines + [f"  {line}" for line in self.notes])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws `effects` on these matplotlib axes or on new ones, leaks with a red frame; returns the axes."""
+        """Draws `effects` on these matplotlib axes or on new ones, leaks with a red
+        frame; returns the axes.
+        """
         return _draw_effects(self, ax)
 
 
@@ -159,7 +163,9 @@ def _draw_effects(report: Report, ax: Any) -> Any:
 
 # auditing: The tool, piece by piece
 class _State:
-    """All that a run could change in these modules and in the process, and how to put it back."""
+    """All that a run could change in these modules and in the process, and how to
+    put it back.
+    """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         own = [vars(m) for m in modules]
@@ -200,10 +206,12 @@ class _State:
 def _on_copies(
     modules: Sequence[nn.Module], dtype: torch.dtype | None
 ) -> Iterator[None]:
-    """Inside, weights and buffers are copies, floating-point ones in this type; None keeps the types.
+    """Inside, weights and buffers are copies, floating-point ones in this type; None
+    keeps the types.
 
-    On leaving, also by an exception, attributes, hooks, modes, weights, buffers and generators are as before:
-    a model that writes into its weights has spoiled a copy.
+    On leaving, also by an exception, attributes, hooks, modes, weights, buffers and
+    generators are as before: a model that writes into its weights has spoiled a
+    copy.
     """
     state = _State(modules)
     try:
@@ -221,7 +229,9 @@ def _on_copies(
 
 # auditing: The tool, piece by piece
 def _parts(thing: Any) -> Mapping[str, Any]:
-    """What may hold modules: children, plain lists and dictionaries, what a function closes over, a method's object."""
+    """What may hold modules: children, plain lists and dictionaries, what a function
+    closes over, a method's object.
+    """
     if isinstance(thing, nn.Module):
         own = {k: v for k, v in vars(thing).items() if not k.startswith("_")}
         plain = {k: v for k, v in own.items() if isinstance(v, list | tuple | dict)}
@@ -278,7 +288,9 @@ def _hold(seed: int, generators: Sequence[tuple[torch.Generator, Tensor]]) -> No
 
 # auditing: The tool, piece by piece
 def _tensor_of(output: Any, name: str = "what the model returns") -> Tensor:
-    """The tensor of an output: itself, `logits` or `last_hidden_state`, or the first tensor of a tuple or mapping."""
+    """The tensor of an output: itself, `logits` or `last_hidden_state`, or the first
+    tensor of a tuple or mapping.
+    """
     for key in ("logits", "last_hidden_state"):
         mapping = isinstance(output, Mapping)
         inside = output.get(key) if mapping else getattr(output, key, None)
@@ -321,7 +333,9 @@ _WITH_ROWS = "attention_mask position_ids token_type_ids key_padding_mask src_ke
 
 
 class _Inputs:
-    """The example inputs, taken apart: `x`, the sequence, as (batch, row, …), and what goes with it."""
+    """The example inputs, taken apart: `x`, the sequence, as (batch, row, …), and
+    what goes with it.
+    """
 
     def __init__(self, inputs: Any, axis: int | None) -> None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
@@ -365,8 +379,9 @@ class _Inputs:
 
 # auditing: The tool, piece by piece
 def _beside(inputs: _Inputs, key: Any, value: Any, x: Tensor, start: int) -> Any:
-    """What stands beside the rows start, start + 1, … of a sequence, which are x: a mask (…, n, n) or (…, n) is
-    cut to these rows, and shows all rows before them; what has a batch axis gets the batch of x."""
+    """What stands beside the rows start, start + 1, … of a sequence, which are x: a
+    mask (…, n, n) or (…, n) is cut to these rows, and shows all rows before them;
+    what has a batch axis gets the batch of x."""
     if value is inputs.values[inputs.key]:
         return inputs.back(x)  # the sequence itself, perhaps more than once
     if not isinstance(value, Tensor):
@@ -397,7 +412,9 @@ def _beside(inputs: _Inputs, key: Any, value: Any, x: Tensor, start: int) -> Any
 # auditing: The tool, piece by piece
 @dataclass
 class _Plan:
-    """What is to be tried: the options of `audit`, and what follows from the model and its inputs."""
+    """What is to be tried: the options of `audit`, and what follows from the model
+    and its inputs.
+    """
 
     expects: str
     max_lookback: int | None
@@ -418,7 +435,8 @@ class _Plan:
 # auditing: The tool, piece by piece
 @dataclass
 class _Trial:
-    """One setting of the experiment: a model in one mode, one precision, one back end."""
+    """One setting of the experiment: a model in one mode, one precision, one back end.
+    """
 
     model: Callable[..., Any]
     inputs: _Inputs
@@ -444,7 +462,9 @@ class _Trial:
         return self.inputs.x[:1, :n]
 
     def raw(self, x: Tensor, seed: int = 0, start: int = 0, **extra: Any) -> Any:
-        """What the model returns for these sequences, with the other inputs cut and repeated to match."""
+        """What the model returns for these sequences, with the other inputs cut and
+        repeated to match.
+        """
         _hold(seed, self.generators)
         pairs = self.inputs.values.items()
         values = {k: _beside(self.inputs, k, v, x, start) for k, v in pairs}
@@ -457,7 +477,9 @@ class _Trial:
         return self.inputs.real is not None and self.inputs.mask not in extra
 
     def rows(self, x: Tensor, seed: int = 0, **extra: Any) -> Tensor:
-        """The output for these sequences, (batch, row, everything else). Rows that the given mask hides are 0."""
+        """The output for these sequences, (batch, row, everything else). Rows that
+        the given mask hides are 0.
+        """
         if len(x) > 1 and None in (self.inputs.batch_axis, self.batch_axis):
             return torch.cat([self.rows(one[None], seed, **extra) for one in x])
         y = _as_rows(self, _tensor_of(self.raw(x, seed, **extra)))
@@ -478,7 +500,9 @@ def _as_rows(trial: _Trial, y: Tensor) -> Tensor:
 
 
 def _find_axes(trial: _Trial) -> None:
-    """The output axis that shrinks with the input rows, and the one that grows with the batch."""
+    """The output axis that shrinks with the input rows, and the one that grows with
+    the batch.
+    """
     n, plan = max(trial.plan.lengths), trial.plan
     whole = _shape_at(trial, n)
     axis = plan.row_axis
@@ -525,7 +549,9 @@ def _row_axis(trial: _Trial, whole: tuple[int, ...], n: int) -> int:
 
 # auditing: The tool, piece by piece
 def _apart(a: Tensor, b: Tensor) -> Tensor:
-    """(batch, row): the largest change in each row; equal infinities and equal NaN do not count, a new NaN counts without bound."""
+    """(batch, row): the largest change in each row; equal infinities and equal NaN
+    do not count, a new NaN counts without bound.
+    """
     a, b = a.detach(), b.detach()
     a, b = (
         t if t.is_floating_point() and t.element_size() > 2 else t.double()
@@ -572,7 +598,9 @@ class _Precision(TorchDispatchMode):
 
 # auditing: The tool, piece by piece
 def _measure(trial: _Trial, n: int) -> list[str]:
-    """Sets what counts as noise in this setting; returns what stands in the way of a verdict."""
+    """Sets what counts as noise in this setting; returns what stands in the way of a
+    verdict.
+    """
     x = trial.first(n)
     with _Precision() as seen:
         y = trial.rows(x)
@@ -615,7 +643,9 @@ def _noise(trial: _Trial, x: Tensor, y: Tensor) -> float:
 # auditing: The tool, piece by piece
 @contextlib.contextmanager
 def _moved(trial: _Trial, x: Tensor) -> Iterator[Tensor]:
-    """Inside, each weight and each number of the input is moved by one unit in its last place, up or down."""
+    """Inside, each weight and each number of the input is moved by one unit in its
+    last place, up or down.
+    """
     draw = torch.Generator().manual_seed(1)
     signs = 2 * torch.randint(2, (4099,), generator=draw) - 1
 
@@ -655,7 +685,9 @@ def _takes_mask(trial: _Trial, n: int) -> bool:
 
 
 def _right_padded(trial: _Trial, x: Tensor) -> tuple[Tensor, Tensor, int]:
-    """The rows that are left, alone and with masked rows behind them, and how many they are."""
+    """The rows that are left, alone and with masked rows behind them, and how many
+    they are.
+    """
     n = x.shape[1]
     real = n - max(1, n // 3)
     mask = (torch.arange(n, device=x.device) < real).long().expand(len(x), n)
@@ -703,7 +735,9 @@ def _spread(places: Sequence[int], most: int) -> list[int]:
 def _changes(
     trial: _Trial, x: Tensor, others: Iterable[Tensor], **extra: Any
 ) -> Iterator[Float[np.ndarray, " n"]]:
-    """The change of every row when x is replaced by each of the others, as a part of the largest output."""
+    """The change of every row when x is replaced by each of the others, as a part of
+    the largest output.
+    """
     base, waiting, size = trial.rows(x, **extra), iter(others), 0
     scale = _scale(base) or 1.0
     while some := list(itertools.islice(waiting, trial.plan.batch)):
@@ -718,7 +752,8 @@ def _changes(
 # auditing: The tool, piece by piece
 @dataclass
 class _Found:
-    """A witness of a fault: the sequence x, the other one, and the row that changed, or the column that it hears.
+    """A witness of a fault: the sequence x, the other one, and the row that changed,
+    or the column that it hears.
 
     Without `keep`, the rows before `source` must stay.
     """
@@ -733,8 +768,9 @@ class _Found:
 
 
 class _Finds:
-    """What one setting finds: of each fault the strongest witness at each length and the ways in which it was
-    seen; what was tried, what went wrong, and the effects of replaced rows at the last length."""
+    """What one setting finds: of each fault the strongest witness at each length and
+    the ways in which it was seen; what was tried, what went wrong, and the effects
+    of replaced rows at the last length."""
 
     def __init__(self, n: int) -> None:
         self.witness: dict[str, dict[int, _Found]] = {}
@@ -754,7 +790,9 @@ class _Finds:
         return max(self.witness[fault].values(), key=lambda w: w.size)
 
     def handiest(self, fault: str) -> _Found:
-        """A short witness, when it is not much weaker than the strongest: for the search of the culprit."""
+        """A short witness, when it is not much weaker than the strongest: for the
+        search of the culprit.
+        """
         at, most = self.witness[fault], self.strongest(fault).size
         fit = [n for n, w in at.items() if w.size >= 1e-2 * most]
         return at[min(fit, key=lambda n: (n < 6, n if n >= 6 else -n))]
@@ -807,8 +845,9 @@ def _said(error: Exception) -> str:
 # auditing: The tool, piece by piece
 @contextlib.contextmanager
 def _leaves(trial: _Trial, x: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """The sequences, and the tensors to take derivatives by: the sequences themselves; for tokens, what each call
-    of an embedding makes of them, listed here when it is called."""
+    """The sequences, and the tensors to take derivatives by: the sequences
+    themselves; for tokens, what each call of an embedding makes of them, listed here
+    when it is called."""
     if not trial.inputs.tokens:
         leaf = x.clone().requires_grad_(True)
         yield leaf, [leaf]
@@ -843,8 +882,9 @@ def _leaves(trial: _Trial, x: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
 def _gradients(
     trial: _Trial, x: Tensor, rows: Sequence[int], forms: Tensor
 ) -> Tensor | None:
-    """(row, j, …): the derivative by input row j of a linear form of each of these output rows, one backward pass
-    for a batch of copies of the sequence; None when there is no derivative."""
+    """(row, j, …): the derivative by input row j of a linear form of each of these
+    output rows, one backward pass for a batch of copies of the sequence; None when
+    there is no derivative."""
     found = []
     size = 1 if trial.batch_axis is None else trial.plan.batch_grad
     for start in range(0, len(rows), size):
@@ -875,8 +915,9 @@ def _gradients(
 def _pattern(
     trial: _Trial, n: int, rows: Sequence[int]
 ) -> tuple[Tensor, Tensor] | None:
-    """|∂yᵢ/∂xⱼ| for these rows i, from one random linear form of each yᵢ, as a part of the largest; and which
-    of the later j are surely not 0. None when there are no derivatives."""
+    """|∂yᵢ/∂xⱼ| for these rows i, from one random linear form of each yᵢ, as a part
+    of the largest; and which of the later j are surely not 0. None when there are no
+    derivatives."""
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
     y = trial.rows(x)
     like = y if y.is_floating_point() else torch.ones((), dtype=torch.float64)
@@ -906,8 +947,8 @@ def _true_derivatives(
     grads: Tensor,
     forms: Sequence[Tensor],
 ) -> Tensor:
-    """Which of these numbers, all below rounding, are not rounding themselves: those that are linear in the form.
-    Rounding is not."""
+    """Which of these numbers, all below rounding, are not rounding themselves: those
+    that are linear in the form. Rounding is not."""
     most = lambda g: g.abs().amax(-1)
     for scale, other in zip((0.3712, 1.9034, -0.7283), forms[1:]):
         g2 = _gradients(trial, x, rows, other)
@@ -936,7 +977,9 @@ def _derivatives(trial: _Trial, n: int, found: _Finds) -> str | None:
 def _single(
     trial: _Trial, n: int, columns: Sequence[int]
 ) -> Float[np.ndarray, "n m"]:
-    """The change of every row when one input row j is replaced, for these j; noise is 0."""
+    """The change of every row when one input row j is replaced, for these j; noise
+    is 0.
+    """
     x, draw = trial.first(n), torch.Generator().manual_seed(n + 1)
     fresh = [_fresh(trial, x, kind, draw) for kind in range(3)]
     others = (_spliced(x, new, j, j + 1) for new in fresh for j in columns)
@@ -979,7 +1022,8 @@ def _mapped(thing: Any, change: Callable[[Tensor], Any]) -> Any:
 
 # auditing: The tool, piece by piece
 def _trace(trial: _Trial, x: Tensor, **extra: Any) -> list[_Call]:
-    """Every call of a module, in the order in which they return; the whole comes last."""
+    """Every call of a module, in the order in which they return; the whole comes last.
+    """
     calls, waiting, hooks = [], [], []
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -1013,7 +1057,9 @@ def _trace(trial: _Trial, x: Tensor, **extra: Any) -> list[_Call]:
 def _mark_rows(
     calls: Sequence[_Call], fewer: Sequence[_Call], n: int, m: int
 ) -> None:
-    """Which axes have a row for each row of the sequence: those of size n that are m in the trace at m rows."""
+    """Which axes have a row for each row of the sequence: those of size n that are m
+    in the trace at m rows.
+    """
     shapes = lambda some: [(call.path, len(call.tensors())) for call in some]
     aligned = shapes(calls) == shapes(fewer)
     for k, call in enumerate(calls):
@@ -1045,7 +1091,9 @@ def _differ(
 def _compare(
     calls: Sequence[_Call], others: Sequence[_Call], here: Tensor, there: Tensor
 ) -> Callable[[int], list[bool]]:
-    """Which tensors of a call, inputs first, differ between two traces in the kept rows: here and there."""
+    """Which tensors of a call, inputs first, differ between two traces in the kept
+    rows: here and there.
+    """
     turn: dict[str, list[_Call]] = {}
     for other in others:
         turn.setdefault(other.path, []).append(other)
@@ -1062,8 +1110,9 @@ def _compare(
 def _blame(
     calls: Sequence[_Call], differs: Callable[[int], list[bool]]
 ) -> tuple[int | None, list[int]]:
-    """The first call with rows in its output that differ while none of its inputs does; and the calls
-    inside it whose output without rows, as of a mean of all rows, differs while their inputs do not."""
+    """The first call with rows in its output that differ while none of its inputs
+    does; and the calls inside it whose output without rows, as of a mean of all
+    rows, differs while their inputs do not."""
     pooled = []
     for index, call in enumerate(calls):
         flags, k = differs(index), call.inputs()
@@ -1079,7 +1128,9 @@ def _blame(
 def _hears(
     trial: _Trial, found: _Found
 ) -> tuple[list[_Call], Callable[[int], list[bool]]]:
-    """The trace; and which tensors of a call have, in their rows up to the witness's, a derivative by its column."""
+    """The trace; and which tensors of a call have, in their rows up to the
+    witness's, a derivative by its column.
+    """
     column, draw = found.source, torch.Generator().manual_seed(0)
     keep = torch.arange(found.row + 1, device=found.x.device)
     with torch.enable_grad(), _leaves(trial, found.x) as (given, leaves):
@@ -1113,7 +1164,9 @@ def _hears(
 def _explains(
     trial: _Trial, calls: Sequence[_Call], index: int, found: _Found, keep: Tensor
 ) -> bool:
-    """Does the fault vanish when this one call is made to return what it returned for the other sequence?"""
+    """Does the fault vanish when this one call is made to return what it returned
+    for the other sequence?
+    """
     call, turns = calls[index], itertools.count()
     which = sum(earlier.path == call.path for earlier in calls[:index])
 
@@ -1164,7 +1217,9 @@ def _culprit(
 # auditing: The tool, piece by piece
 @dataclass
 class _Local:
-    """How the culprit's output rows hear its input rows, by itself: experiments on one module."""
+    """How the culprit's output rows hear its input rows, by itself: experiments on
+    one module.
+    """
 
     hears: Float[np.ndarray, "n n"]
     alike: bool  # the same change in every earlier row
@@ -1238,8 +1293,8 @@ def _examine(trial: _Trial, call: _Call, n: int) -> _Local | None:
 def _compared(
     y: Tensor, other: Tensor, turned: Tensor, given: Tensor, floor: float
 ) -> tuple[bool, bool, bool, bool]:
-    """alike, rescales, symmetric, permutes: from the outputs y, and those of its first rows for other later rows
-    and for the same in another order."""
+    """alike, rescales, symmetric, permutes: from the outputs y, and those of its
+    first rows for other later rows and for the same in another order."""
     cut = len(other)
     change = other - y[:cut]
     close = max(1e-6 * _scale(change), floor)
@@ -1278,7 +1333,9 @@ def _by_class(module: Any) -> str:
 
 
 def _is_attention(module: Any) -> bool:
-    """By its name, those of its classes, or what their methods use: does it weigh rows by a softmax?"""
+    """By its name, those of its classes, or what their methods use: does it weigh
+    rows by a softmax?
+    """
     classes = [c for c in type(module).__mro__ if issubclass(c, nn.Module)]
     own = [c for c in classes if not c.__module__.startswith("torch.")]
     methods = [f for c in own for f in vars(c).values() if inspect.isfunction(f)]
@@ -1290,7 +1347,9 @@ def _is_attention(module: Any) -> bool:
 
 # auditing: The tool, piece by piece
 def _cause(call: _Call, local: _Local | None, fault: str, derivable: bool) -> str:
-    """A guess at the cause, from the culprit's class and from how its rows hear each other."""
+    """A guess at the cause, from the culprit's class and from how its rows hear each
+    other.
+    """
     if fault == "length":
         return "the number of rows enters the computation"
     if fault == "padding":
@@ -1378,7 +1437,9 @@ def _cause_far(
 
 # auditing: The tool, piece by piece
 def _others_in_batch(trial: _Trial, n: int, found: _Finds) -> None:
-    """A sequence among others, and at another place, must give what it gives alone and among copies of itself."""
+    """A sequence among others, and at another place, must give what it gives alone
+    and among copies of itself.
+    """
     x, draw = trial.inputs.x[:, :n], torch.Generator().manual_seed(n)
     one, other = x[:1], x[1:2] if len(x) > 1 else _fresh(trial, x[:1], 0, draw)
     twice, beside = torch.cat([one, one]), torch.cat([one, other])
@@ -1400,8 +1461,9 @@ def _others_in_batch(trial: _Trial, n: int, found: _Finds) -> None:
 
 # auditing: The tool, piece by piece
 def _padded(trial: _Trial, n: int, found: _Finds) -> None:
-    """With a third of the rows masked, on the right and on the left, beside a full sequence: no row hears later
-    rows or padding; and masked rows on the right may as well be removed."""
+    """With a third of the rows masked, on the right and on the left, beside a full
+    sequence: no row hears later rows or padding; and masked rows on the right may as
+    well be removed."""
     x, pad = trial.first(n), max(1, n // 3)
     fresh = _fresh(trial, x, 0, torch.Generator().manual_seed(n))
     alone, padded, real = _right_padded(trial, x)
@@ -1452,7 +1514,9 @@ def _padded_side(
 
 # auditing: The tool, piece by piece
 def _cached(trial: _Trial, n: int, found: _Finds) -> None:
-    """Row by row, and in chunks, with what the model keeps: each row must be that of the whole pass."""
+    """Row by row, and in chunks, with what the model keeps: each row must be that of
+    the whole pass.
+    """
     x, half = trial.first(n), max(1, n // 2)
     ways = {"one row at a time": [1] * n}
     if trial.plan.step is None:
@@ -1476,7 +1540,9 @@ def _cached(trial: _Trial, n: int, found: _Finds) -> None:
 def _stepwise(
     trial: _Trial, x: Tensor, sizes: Sequence[int], mask: Mapping[str, Tensor]
 ) -> Tensor:
-    """The output for chunks of these sizes, each with what the model kept of those before."""
+    """The output for chunks of these sizes, each with what the model kept of those
+    before.
+    """
     state, start, parts, step = None, 0, [], trial.plan.step
     for size in filter(None, sizes):
         part, stop = x[:, start : start + size], start + size
@@ -1504,7 +1570,9 @@ def _takes(model: Any, name: str) -> bool:
 
 # auditing: The tool, piece by piece
 def _blind(trial: _Trial, n: int, found: _Finds) -> None:
-    """Rows that do not hear what they should, and rows that hear what lies beyond `max_lookback`."""
+    """Rows that do not hear what they should, and rows that hear what lies beyond
+    `max_lookback`.
+    """
     columns = _spread(range(n), 16 if trial.plan.heavy else n)
     effects, w, x = (
         _single(trial, n, columns),
@@ -1558,7 +1626,9 @@ _BACK_ENDS = {
 
 @contextlib.contextmanager
 def _back_end(modules: Mapping[str, nn.Module], name: str | None) -> Iterator[None]:
-    """One of torch's kernels by name, or an attention implementation of a Hugging Face model."""
+    """One of torch's kernels by name, or an attention implementation of a Hugging
+    Face model.
+    """
     if name in _BACK_ENDS:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -1641,7 +1711,9 @@ def _tried(
 
 # auditing: The tool, piece by piece
 def _batch_sizes(trial: _Trial) -> tuple[int, int]:
-    """As many sequences at a time as keep within the memory, without derivatives and with them."""
+    """As many sequences at a time as keep within the memory, without derivatives and
+    with them.
+    """
     sizes = [0]
 
     def count(module: nn.Module, args: Any, output: Any) -> None:
@@ -1662,7 +1734,9 @@ def _batch_sizes(trial: _Trial) -> tuple[int, int]:
 def _cast(
     thing: Any, dtype: torch.dtype, seen: dict[int, Tensor] | None = None
 ) -> Any:
-    """Floating-point tensors in this type, at any depth; the same tensor stays one object."""
+    """Floating-point tensors in this type, at any depth; the same tensor stays one
+    object.
+    """
     seen = {} if seen is None else seen
     if isinstance(thing, Tensor):
         new = thing.to(dtype) if thing.is_floating_point() else thing
@@ -1686,7 +1760,9 @@ def _roots(modules: Mapping[str, nn.Module]) -> list[nn.Module]:
 def _vocabulary(
     inputs: _Inputs, modules: Mapping[str, nn.Module], given: int | None
 ) -> int:
-    """How many tokens there are: given, or the rows of the first embedding, or the largest token seen."""
+    """How many tokens there are: given, or the rows of the first embedding, or the
+    largest token seen.
+    """
     if given is not None or not inputs.tokens:
         return given or 2
     configs = [getattr(m, "config", None) for m in modules.values()]
@@ -1750,8 +1826,8 @@ _FEW = 8
 
 
 def _plan(auditor: _Auditor, mode: str, double: bool) -> _Plan:
-    """What is tried in this setting. Large models: all experiments at few rows, and at the whole length every
-    suffix replaced once, in the model's own precision."""
+    """What is tried in this setting. Large models: all experiments at few rows, and
+    at the whole length every suffix replaced once, in the model's own precision."""
     plan = auditor.plan
     lengths, kinds, n = plan.lengths, 3, plan.lengths[-1]
     if plan.heavy:
@@ -1785,7 +1861,9 @@ def _failed(
     setting: tuple[str, str | None, bool],
     error: Exception,
 ) -> None:
-    """What an exception in a setting means: for the example inputs in the model's own precision it is the caller's."""
+    """What an exception in a setting means: for the example inputs in the model's
+    own precision it is the caller's.
+    """
     raised = _said(error)
     mode, end, double = setting
     first = not auditor.ran and len(auditor.plan.lengths) == 1
@@ -1832,7 +1910,9 @@ _SHADOWS = {
 
 
 def _conclude(trial: _Trial, found: _Finds, earlier: Sequence[Leak]) -> list[Leak]:
-    """From the witnesses of one setting to its leaks, each with a culprit where one can be named."""
+    """From the witnesses of one setting to its leaks, each with a culprit where one
+    can be named.
+    """
     known = {(leak.fault, leak.module): leak.cause for leak in earlier}
     faults = {fault: list(ways) for fault, ways in found.ways.items()}
     for shadow, cast_by in _SHADOWS.items():
@@ -1864,7 +1944,9 @@ def _conclude(trial: _Trial, found: _Finds, earlier: Sequence[Leak]) -> list[Lea
 def _named(
     trial: _Trial, fault: str, witness: _Found, derivable: bool, known: Mapping
 ) -> tuple[str | None, str, str]:
-    """Path, class and cause of the culprit; the cause is not sought again for one that is known."""
+    """Path, class and cause of the culprit; the cause is not sought again for one
+    that is known.
+    """
     calls, index = _attempt(lambda: _culprit(trial, fault, witness)) or ([], None)
     if index is None:
         return None, "", ""
@@ -2004,20 +2086,20 @@ def audit(
     """Decide by experiment whether T(X[:i]) = T(X)[:i] for every i: whether an output
     row hears later input rows, or how many there are. (T-audit-cuts)
 
-    `model` is a torch module or a callable. `inputs` is a tensor, (batch, n) tokens or
-    (batch, n, d) rows, with or without the batch axis, or a tuple or a mapping by
+    `model` is a torch module or a callable. `inputs` is a tensor, (batch, n) tokens
+    or (batch, n, d) rows, with or without the batch axis, or a tuple or a mapping by
     keyword of the model's inputs, the sequence first (or by the name `input_ids` or
     `inputs_embeds`); masks (…, n, n) and (…, n) are cut with it. `input_axis` is the
-    axis of its rows when it is another; `row_axis` that of the output when it cannot be
-    told. `expects="all"` asks the opposite: every row should hear every row.
+    axis of its rows when it is another; `row_axis` that of the output when it cannot
+    be told. `expects="all"` asks the opposite: every row should hear every row.
     `max_lookback=w`: row i should hear rows i − w, …, i, and none before. `lengths`
-    (default: 1, 2, 3, half, all but one, all), `modes`, `back_ends` ("math", "flash",
-    "efficient", "cudnn", or a Hugging Face implementation) are what is tried.
-    `step(rows, state) → (output, state)` decodes row by row, with None as first state; a
-    Hugging Face cache is found without it. `vocab_size` bounds the tokens drawn.
-    `memory` in bytes bounds a batch. When weights × n² exceeds `work`, the whole
-    length is tried in the model's own precision with every suffix replaced once, and
-    all else with 8 rows. A progress bar shows after half a minute.
+    (default: 1, 2, 3, half, all but one, all), `modes`, `back_ends` ("math",
+    "flash", "efficient", "cudnn", or a Hugging Face implementation) are what is
+    tried. `step(rows, state) → (output, state)` decodes row by row, with None as
+    first state; a Hugging Face cache is found without it. `vocab_size` bounds the
+    tokens drawn. `memory` in bytes bounds a batch. When weights × n² exceeds `work`,
+    the whole length is tried in the model's own precision with every suffix replaced
+    once, and all else with 8 rows. A progress bar shows after half a minute.
 
     The model is left as it was. ValueError or TypeError for inputs or an output that
     cannot be used; what fails at some lengths stands in the report.
@@ -2048,7 +2130,8 @@ def audit(
 def assert_autoregressive(
     model: Callable[..., Any], inputs: Any, **options: Any
 ) -> None:
-    """AssertionError with the report unless `audit(model, inputs, **options)` is ok: for a test suite.
+    """AssertionError with the report unless `audit(model, inputs, **options)` is ok:
+    for a test suite.
 
     Chapter: auditing.
     """

@@ -267,9 +267,9 @@ class EncoderDecoder(nn.Module):
     """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
 
-    visible: (*batch, n), true for real source tokens; None: all. ValueError for an empty
-    or too long sequence and for batches of different sizes, IndexError for a token
-    outside the vocabulary, TypeError for tokens that are no integers.
+    visible: (*batch, n), true for real source tokens; None: all. ValueError for an
+    empty or too long sequence and for batches of different sizes, IndexError for a
+    token outside the vocabulary, TypeError for tokens that are no integers.
 
     Chapter: encoder_decoder.
     """
@@ -412,8 +412,8 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         visible: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "N *batch h m n"]:
-        """The weights of cross-attention in every block and head: whom of the source each
-        target row looks at."""
+        """The weights of cross-attention in every block and head: whom of the source
+        each target row looks at."""
         memory, found = self.encode(source, visible), []
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:

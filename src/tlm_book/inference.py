@@ -55,7 +55,8 @@ __all__ = [
 def window(
     tokens: Int[Tensor, "*batch n"], max_len: int, start: int | None
 ) -> Int[Tensor, "*batch m"]:
-    """What the model reads: the start marker, if any, then the tokens; of too many tokens, the last ones that fit. (T-window)
+    """What the model reads: the start marker, if any, then the tokens; of too many
+    tokens, the last ones that fit. (T-window)
 
     Chapter: inference.
     """
@@ -73,7 +74,8 @@ def distribution(
     temperature: float = 1.0,
     start: int | None = None,
 ) -> Float[Tensor, "*batch V"]:
-    """P(· | tokens) = softmax(z / τ) in float64, where z is the model's last row for `window(tokens)`. (T-next-token)
+    """P(· | tokens) = softmax(z / τ) in float64, where z is the model's last row for
+    `window(tokens)`. (T-next-token)
 
     ValueError unless τ > 0, when there is nothing to read, and when a score is NaN.
 
@@ -132,7 +134,8 @@ def _normalizer(layer: nn.Module) -> Rows:
 
 
 def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
-    """X ↦ (cQ, K, V) of the first head, the second, …, with the score scale c in W_Q."""
+    """X ↦ (cQ, K, V) of the first head, the second, …, with the score scale c in W_Q.
+    """
     expects(
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
@@ -147,7 +150,9 @@ def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
 
 # inference: The implementation
 class _Block:
-    """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the heads see."""
+    """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the
+    heads see.
+    """
 
     def __init__(self, block: DecoderBlock) -> None:
         self.norm, self.variant = block.norm, block.variant
@@ -236,7 +241,9 @@ class Cache:
         )
 
     def select(self, texts: Int[Tensor, "b"], n: int) -> None:
-        """Only these texts remain, in this order, with their first n columns; one may come twice."""
+        """Only these texts remain, in this order, with their first n columns; one
+        may come twice.
+        """
         B, h, k = self.shape
         heads = (texts[:, None] * h + torch.arange(h, device=texts.device)).flatten()
         old, self.shape = (self.K, self.V), (len(texts), h, k)
@@ -246,7 +253,9 @@ class Cache:
         self.K[:, :, :n], self.V[:, :n] = old[0][heads, :, :n], old[1][heads, :n]
 
     def place(self, where: int | Int[Tensor, "B"], n: int) -> Place:
-        """Where a step stands when the texts have `where` tokens: one number if they all have as many."""
+        """Where a step stands when the texts have `where` tokens: one number if they
+        all have as many.
+        """
         if isinstance(where, int):
             return Place(slice(None), where, n, None)
         columns = where.repeat_interleave(self.shape[1])  # the same for each head
@@ -261,11 +270,12 @@ def _expects_model(model: TransformerLM) -> None:
 
 
 class Decoder:
-    """A model that goes on reading where it stopped, with keys and values kept. (T-cache)
+    """A model that goes on reading where it stopped, with keys and values kept.
+    (T-cache)
 
     Made anew when the model has learned more: some weights are copied. No dropout.
-    `compile`: a step is one compiled graph of fixed shape. TypeError for a model with other layers than the
-    book's, ValueError for attention without the mask.
+    `compile`: a step is one compiled graph of fixed shape. TypeError for a model
+    with other layers than the book's, ValueError for attention without the mask.
 
     Chapter: inference.
     """
@@ -288,7 +298,9 @@ class Decoder:
 
     @torch.inference_mode()
     def read(self, texts: Sequence[Int[Tensor, "_"]]) -> Float[Tensor, "B V"]:
-        """The scores after whole texts of 1 … max_len tokens each; earlier ones are forgotten."""
+        """The scores after whole texts of 1 … max_len tokens each; earlier ones are
+        forgotten.
+        """
         lengths = [len(text) for text in texts]
         expects(lengths, "texts", "none", "at least one")
         for n in (min(lengths), max(lengths)):
@@ -309,7 +321,9 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """The scores after one more token of each text; ValueError when one has max_len tokens."""
+        """The scores after one more token of each text; ValueError when one has
+        max_len tokens.
+        """
         M, longest = self.config.max_len, max(self.lengths)
         expects_length("text", longest + 1, M)
         where, n = self.lengths[0], longest + 1
@@ -413,7 +427,9 @@ class Sampler:
     def scores(
         self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"]
     ) -> Float[Tensor, "B V"]:
-        """The scores after the penalty; `seen` is true for tokens of the text. (T-repetition-penalty)"""
+        """The scores after the penalty; `seen` is true for tokens of the text.
+        (T-repetition-penalty)
+        """
         theta = self.repetition_penalty
         if theta == 1:
             return z
@@ -432,7 +448,9 @@ class Sampler:
         seen: Bool[Tensor, "B V"],
         generator: torch.Generator | None,
     ) -> Int[Tensor, "B"]:
-        """One token for each row of scores; ValueError for a row of NaN, +∞ or nothing but −∞."""
+        """One token for each row of scores; ValueError for a row of NaN, +∞ or
+        nothing but −∞.
+        """
         best, token = self.scores(z, seen).max(-1)
         fine = all(map(math.isfinite, best.tolist()))
         wants = "a model whose weights are finite"
@@ -541,7 +559,8 @@ def generate(
     compile: bool = False,
     **choices: object,
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
-    """The tokens, continued by at most n_new of the model's own, written side by side. (T-sampling)
+    """The tokens, continued by at most n_new of the model's own, written side by
+    side. (T-sampling)
 
     tokens       (*batch, n); or a list of texts of any lengths, then a list comes back
     start        marker that the model reads before the tokens (it is not returned)
@@ -552,9 +571,10 @@ def generate(
     compile      steps of fixed shape through torch.compile
     choices      temperature, top_k, top_p, min_p, repetition_penalty: see `Sampler`
 
-    The model is used without dropout, whatever its mode. ValueError for an empty prompt
-    without start, texts that grow too long, settings out of range and scores that are not
-    finite; IndexError for a token outside the vocabulary; TypeError for what is no integer.
+    The model is used without dropout, whatever its mode. ValueError for an empty
+    prompt without start, texts that grow too long, settings out of range and scores
+    that are not finite; IndexError for a token outside the vocabulary; TypeError for
+    what is no integer.
 
     Chapter: inference.
     """
@@ -595,9 +615,11 @@ def stream(
     compile: bool = False,
     **choices: object,
 ) -> Iterator[int]:
-    """The new tokens that `generate` writes after this one text, each as soon as it is there.
+    """The new tokens that `generate` writes after this one text, each as soon as it
+    is there.
 
-    Arguments and errors as in `generate`; they are checked at once, not with the first token.
+    Arguments and errors as in `generate`; they are checked at once, not with the
+    first token.
 
     Chapter: inference.
     """
@@ -617,7 +639,8 @@ def stream(
 
 # inference: What a token costs
 def step_flops(config: Config, n: int) -> int:
-    """F(n) = L(8dw + 4df + 4nw) + 2dV: operations of a step that looks at n rows. (T-step-cost)
+    """F(n) = L(8dw + 4df + 4nw) + 2dV: operations of a step that looks at n rows.
+    (T-step-cost)
 
     >>> step_flops(Config(2, d_model=2, d_ff=3, n_layers=1, n_heads=1), 5)
     104
@@ -654,10 +677,11 @@ def beam_search(
     start: int | None = None,
     stop: int | Sequence[int] | None = None,
 ) -> list[Hypothesis]:
-    """At most `width` continuations of the text, each of at most n_new tokens, the best first. (T-beam-text)
+    """At most `width` continuations of the text, each of at most n_new tokens, the
+    best first. (T-beam-text)
 
-    value = log P / |y|^length_power. Errors as in `generate`; ValueError for a width below 1,
-    a length_power that is negative or not finite, and n_new < 1.
+    value = log P / |y|^length_power. Errors as in `generate`; ValueError for a width
+    below 1, a length_power that is negative or not finite, and n_new < 1.
 
     Chapter: inference.
     """
@@ -729,7 +753,8 @@ def stream_text(
     on_overflow: str = "slide",
     **choices: object,
 ) -> Iterator[str]:
-    """The continuation that `complete` writes, piece by piece, each as soon as it is there.
+    """The continuation that `complete` writes, piece by piece, each as soon as it is
+    there.
 
     Chapter: inference.
     """
@@ -763,11 +788,12 @@ def complete(
     seed: int = 0,
     **choices: object,
 ) -> str:
-    """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
+    """The prompt and its continuation by at most max_new tokens, up to the end of
+    the document if the model ends it.
 
-    An empty prompt begins a document. `choices` as in `Sampler`, and `on_overflow`, here
-    "slide" by default. The same arguments give the same text. Errors as in `generate`;
-    ValueError when the tokenizer is not the model's.
+    An empty prompt begins a document. `choices` as in `Sampler`, and `on_overflow`,
+    here "slide" by default. The same arguments give the same text. Errors as in
+    `generate`; ValueError when the tokenizer is not the model's.
 
     Chapter: inference.
     """

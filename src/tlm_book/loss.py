@@ -73,8 +73,8 @@ def token_log_probs(
 ) -> Float[Tensor, "*batch n"]:
     """y_k = LogSoftmax(logits)[k, x_k]. (W-loss-index)
 
-    ValueError when the shapes do not fit; on the CPU also TypeError for tokens that are not integers and IndexError for
-    tokens outside {0, …, V−1}.
+    ValueError when the shapes do not fit; on the CPU also TypeError for tokens that
+    are not integers and IndexError for tokens outside {0, …, V−1}.
 
     Chapter: loss.
     """
@@ -112,10 +112,12 @@ def weighted_loss(
     weights: Float[Tensor, "*batch n"] | None = None,
     reduction: str = "weighted",
 ) -> Float[Tensor, ""]:
-    """−Σ w y / Σ w ("weighted", the article), the mean of row losses ("row_mean"), or −Σ w y ("sum"). (W-batch-loss)
+    """−Σ w y / Σ w ("weighted", the article), the mean of row losses ("row_mean"),
+    or −Σ w y ("sum"). (W-batch-loss)
 
-    Without weights every position counts 1. ValueError for weights of another shape, a negative or infinite one, and
-    weights that sum to zero (for "row_mean": in any row; for "sum" they may); otherwise errors as in `token_log_probs`.
+    Without weights every position counts 1. ValueError for weights of another shape,
+    a negative or infinite one, and weights that sum to zero (for "row_mean": in any
+    row; for "sum" they may); otherwise errors as in `token_log_probs`.
 
     Chapter: loss.
     """
@@ -130,7 +132,9 @@ def weighted_loss(
 
 # loss: A large vocabulary: the loss in chunks
 class _ChunkedLoss(torch.autograd.Function):
-    """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is taken chunk by chunk on the way forward."""
+    """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is taken chunk by chunk on
+    the way forward.
+    """
 
     @staticmethod
     def forward(
@@ -201,11 +205,13 @@ def chunked_loss(
     reduction: str = "weighted",
     chunk: int = 512,
 ) -> Float[Tensor, ""]:
-    """`weighted_loss` of the scores hidden weightᵀ + bias, with never more than chunk · V of them in memory. (T-loss-chunks)
+    """`weighted_loss` of the scores hidden weightᵀ + bias, with never more than
+    chunk · V of them in memory. (T-loss-chunks)
 
-    Gradients for `hidden`, `weight` and `bias`, once: no second derivatives, none for `weights`. Positions of weight 0 are
-    skipped. The result is float32 at least; under autocast the products are taken in its type. Errors as in
-    `weighted_loss`; ValueError when the widths do not fit or `weights` asks for a gradient.
+    Gradients for `hidden`, `weight` and `bias`, once: no second derivatives, none
+    for `weights`. Positions of weight 0 are skipped. The result is float32 at least;
+    under autocast the products are taken in its type. Errors as in `weighted_loss`;
+    ValueError when the widths do not fit or `weights` asks for a gradient.
 
     Chapter: loss.
     """

@@ -96,7 +96,8 @@ __all__ = [
 # scaling: What a run costs
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes: weights, operations, seconds, and bytes on each device by purpose.
+    """What a run takes: weights, operations, seconds, and bytes on each device by
+    purpose.
 
     Chapter: scaling.
     """
@@ -147,11 +148,13 @@ def training_cost(
     utilisation: float = 0.4,
     recompute: bool = False,
 ) -> Cost:
-    """What it takes to train a model on that many tokens, in windows of max_len. (T-training-cost, T-training-memory)
+    """What it takes to train a model on that many tokens, in windows of max_len.
+    (T-training-cost, T-training-memory)
 
-    `rate` is what one device does in a second at best, `utilisation` the share of it that is reached. On each of several
-    devices stand all weights ("ddp") or its share of them and one gathered block ("fsdp"). ValueError for numbers that
-    make no sense.
+    `rate` is what one device does in a second at best, `utilisation` the share of it
+    that is reached. On each of several devices stand all weights ("ddp") or its
+    share of them and one gathered block ("fsdp"). ValueError for numbers that make
+    no sense.
 
     >>> cost = training_cost(Config.gpt2(), tokens=1e9, rate=1e14)
     >>> cost.parameters, round(cost.seconds / 60)
@@ -189,7 +192,8 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def text_files(data: Paths) -> list[Path]:
-    """The files, folders replaced by the files in them (hidden ones left out), in order of their names.
+    """The files, folders replaced by the files in them (hidden ones left out), in
+    order of their names.
 
     FileNotFoundError for nothing there, ValueError for a folder without files.
 
@@ -227,7 +231,8 @@ PLACES = (b"<|endoftext|>", b"\f", b"\n\n", b"\n", b" ")  # to cut, the best fir
 
 # scaling: A text larger than memory
 def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
-    """The text of a file in blocks of about `size` bytes, cut at the best place there is: a mark, a blank line, a line, a space.
+    """The text of a file in blocks of about `size` bytes, cut at the best place
+    there is: a mark, a blank line, a line, a space.
 
     Errors for bytes that are no UTF-8 as in `read_text`.
 
@@ -259,8 +264,9 @@ def has_marks(file: Path) -> bool:
 
 
 def stream_documents(files: Sequence[Path], block: int = 2**24) -> Iterator[str]:
-    """The documents of the files, one after another: a single file is cut as by `split_text`; of several, each is one document
-    unless marks cut it. A file of several blocks is cut block by block.
+    """The documents of the files, one after another: a single file is cut as by
+    `split_text`; of several, each is one document unless marks cut it. A file of
+    several blocks is cut block by block.
 
     Chapter: scaling.
     """
@@ -277,7 +283,8 @@ MAGIC, HEAD = b"tlm_book tokens\n", 4096
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A mapped token file: all tokens, the end of each document, and what the head says.
+    """A mapped token file: all tokens, the end of each document, and what the head
+    says.
 
     Chapter: scaling.
     """
@@ -295,7 +302,8 @@ class TokenFile:
 def write_tokens(
     file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer
 ) -> TokenFile:
-    """Write the documents' tokens, each document followed by the separator, and map the file.
+    """Write the documents' tokens, each document followed by the separator, and map
+    the file.
 
     The texts are read once, one at a time. ValueError when there is none.
 
@@ -336,7 +344,8 @@ def write_tokens(
 
 # scaling: A text larger than memory
 def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile:
-    """Map a token file. ValueError when it is none, or cut short; with `verify` also when its tokens are not those that were written.
+    """Map a token file. ValueError when it is none, or cut short; with `verify` also
+    when its tokens are not those that were written.
 
     Chapter: scaling.
     """
@@ -385,7 +394,8 @@ def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile
 
 # scaling: A text larger than memory
 def is_held_out(i: int, fraction: float, seed: int) -> bool:
-    """Whether document i is held out: with probability `fraction`, always the same for the same seed.
+    """Whether document i is held out: with probability `fraction`, always the same
+    for the same seed.
 
     Document 0 is trained on and document 1 held out, so that there is one of each.
 
@@ -396,14 +406,17 @@ def is_held_out(i: int, fraction: float, seed: int) -> bool:
 
 # scaling: Killed, and taken up again
 def _whole(on_cpu: bool) -> StateDictOptions:
-    """Tensors gathered whole: on each process's device, or on the first one's CPU alone."""
+    """Tensors gathered whole: on each process's device, or on the first one's CPU
+    alone.
+    """
     return StateDictOptions(full_state_dict=True, cpu_offload=on_cpu)
 
 
 def state_of(
     model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    """Weights and means by name, gathered from all processes onto the first one's CPU; a tied matrix once.
+    """Weights and means by name, gathered from all processes onto the first one's
+    CPU; a tied matrix once.
 
     Chapter: scaling.
     """
@@ -420,7 +433,8 @@ def state_of(
 def put_state(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Give model and optimizer the state that `state_of` returned, here or in a run with other processes.
+    """Give model and optimizer the state that `state_of` returned, here or in a run
+    with other processes.
 
     Chapter: scaling.
     """
@@ -460,7 +474,8 @@ def write_checkpoint(
     tensors: Mapping[str, Tensor],
     notes: Mapping[str, object],
 ) -> Path:
-    """Write the state after `step` steps: beside, then renamed. OSError when there is no room; older ones are untouched.
+    """Write the state after `step` steps: beside, then renamed. OSError when there
+    is no room; older ones are untouched.
 
     ValueError for numbers that are not finite: no state to come back to.
 
@@ -513,7 +528,8 @@ def read_notes(path: Path) -> dict[str, object]:
 def read_checkpoint(
     path: Path, run: Mapping[str, object], wanted: Mapping[str, Tensor]
 ) -> tuple[int, dict[str, Tensor]]:
-    """(step, tensors) of a checkpoint of this very run. ValueError that names what is broken, foreign or changed.
+    """(step, tensors) of a checkpoint of this very run. ValueError that names what
+    is broken, foreign or changed.
 
     Chapter: scaling.
     """
@@ -593,7 +609,8 @@ class Team:
 
 
 def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
-    """The model as this process of the team holds it: whole ("ddp") or its share of each block ("fsdp").
+    """The model as this process of the team holds it: whole ("ddp") or its share of
+    each block ("fsdp").
 
     Chapter: scaling.
     """
@@ -609,7 +626,8 @@ def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
 
 # scaling: Killed, and taken up again
 def read_log(file: Path, step: int) -> list[dict[str, int | float]]:
-    """The first `step` entries of a log; what was written after the checkpoint, perhaps by half, is left out.
+    """The first `step` entries of a log; what was written after the checkpoint,
+    perhaps by half, is left out.
 
     Chapter: scaling.
     """
@@ -632,10 +650,12 @@ def continue_run(
     progress: bool = False,
     watch: Callable[[int, nn.Module], None] | None = None,
 ) -> Result:
-    """As `train`, with a checkpoint in `folder` after each measurement; takes up the last one that is there. (T-resume)
+    """As `train`, with a checkpoint in `folder` after each measurement; takes up the
+    last one that is there. (T-resume)
 
-    Errors as in `train`, and ValueError for a checkpoint that is broken or of another run. OSError when one cannot be
-    written. In each case the checkpoints that were there are still there.
+    Errors as in `train`, and ValueError for a checkpoint that is broken or of
+    another run. OSError when one cannot be written. In each case the checkpoints
+    that were there are still there.
 
     Chapter: scaling.
     """
@@ -721,7 +741,9 @@ def continue_run(
 def _log_file(
     folder: Path, log: Sequence[Mapping[str, object]], team: Team
 ) -> Iterator[object]:
-    """The log, open at its end, with these entries in it; all processes but the first write to nowhere."""
+    """The log, open at its end, with these entries in it; all processes but the
+    first write to nowhere.
+    """
     file = Path(os.devnull)
     if team.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -759,7 +781,8 @@ def _note_state(
 # scaling: More than one device
 @contextlib.contextmanager
 def team_of(device: str) -> Iterator[Team]:
-    """The team that `torchrun` started, this process alone without it. On GPUs they speak through NCCL, else through gloo.
+    """The team that `torchrun` started, this process alone without it. On GPUs they
+    speak through NCCL, else through gloo.
 
     Chapter: scaling.
     """
@@ -788,9 +811,11 @@ def prepare(
     config: TrainConfig,
     given: Tokenizer | None,
 ) -> None:
-    """Write tokenizer.json, held_out.tokens and train.tokens, in this order, where they are missing.
+    """Write tokenizer.json, held_out.tokens and train.tokens, in this order, where
+    they are missing.
 
-    The tokenizer is learned from documents of the training part: all, or some by chance when the text is long.
+    The tokenizer is learned from documents of the training part: all, or some by
+    chance when the text is long.
 
     Chapter: scaling.
     """
@@ -839,11 +864,13 @@ def train_files(
     watch: Callable[[int, nn.Module, Tokenizer], None] | None = None,
     **choices: object,
 ) -> Report | None:
-    """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
+    """Train on text files or folders of any size and save the model in the new
+    folder `out`; the report, from the first process.
 
-    The work stands in `out`.run meanwhile: with `resume` a run that was interrupted is taken up there. `choices` as in
-    `train_from_file`. Errors: those of `read_text`, `continue_run` and `save`; FileExistsError when `out` exists, or work
-    that is not to be resumed.
+    The work stands in `out`.run meanwhile: with `resume` a run that was interrupted
+    is taken up there. `choices` as in `train_from_file`. Errors: those of
+    `read_text`, `continue_run` and `save`; FileExistsError when `out` exists, or
+    work that is not to be resumed.
 
     Chapter: scaling.
     """

@@ -202,7 +202,8 @@ class TrainConfig:
 def split_documents(
     texts: Sequence[str], fraction: float, seed: int
 ) -> tuple[list[str], list[str]]:
-    """(training, held-out) documents: whole documents, chosen at random, about `fraction` of them held out, in their old order.
+    """(training, held-out) documents: whole documents, chosen at random, about
+    `fraction` of them held out, in their old order.
 
     At least one on either side. ValueError for fewer than two documents.
 
@@ -229,7 +230,8 @@ def split_documents(
 
 # training: Text, held out and cut
 def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
-    """All documents as one sequence of tokens, each followed by the separator `tokenizer.start`.
+    """All documents as one sequence of tokens, each followed by the separator
+    `tokenizer.start`.
 
     Chapter: training.
     """
@@ -248,7 +250,8 @@ def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"
 def sample_batch(
     tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int
 ) -> Int[Tensor, "batch n"]:
-    """Windows of n consecutive tokens whose first positions are drawn uniformly; the same for the same seed and step.
+    """Windows of n consecutive tokens whose first positions are drawn uniformly; the
+    same for the same seed and step.
 
     ValueError when there are fewer than n tokens.
 
@@ -266,7 +269,8 @@ def sample_batch(
 def unigram_log_probs(
     train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
-    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it.
+    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever
+    stands before it.
 
     Chapter: training.
     """
@@ -282,10 +286,12 @@ def bigram_log_probs(
     vocab_size: int,
     discount: float,
 ) -> Float[np.ndarray, "K"]:
-    """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting.
+    """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in
+    `train`, by absolute discounting.
 
-    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never occurs; see
-    `spec.training.bigram_table`, which computes the whole table. Here only the pairs that occur are stored.
+    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never
+    occurs; see `spec.training.bigram_table`, which computes the whole table. Here
+    only the pairs that occur are stored.
 
     Chapter: training.
     """
@@ -325,10 +331,12 @@ def bigram(
     vocab_size: int,
     start: int = 0,
 ) -> float:
-    """Loss of the bigram model on the held-out tokens, in nats per token, with the best of nine discounts.
+    """Loss of the bigram model on the held-out tokens, in nats per token, with the
+    best of nine discounts.
 
-    The discount is chosen on the last tenth of the training tokens with counts from the rest, then everything is
-    counted anew: the held-out text has no part in the choice. Before the first held-out token stands `start`.
+    The discount is chosen on the last tenth of the training tokens with counts from
+    the rest, then everything is counted anew: the held-out text has no part in the
+    choice. Before the first held-out token stands `start`.
 
     Chapter: training.
     """
@@ -358,7 +366,8 @@ def look_up(
     values: Int[np.ndarray, "G"] | Float[np.ndarray, "G"],
     wanted: Int[np.ndarray, "K"],
 ) -> Int[np.ndarray, "K"] | Float[np.ndarray, "K"]:
-    """The value beside each wanted key, 0 where there is no such key; the keys are sorted.
+    """The value beside each wanted key, 0 where there is no such key; the keys are
+    sorted.
 
     >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
     array([20,  0])
@@ -387,7 +396,8 @@ def gram_codes(
 
 # training: Two tokens back
 def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
-    """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from the counts c ≥ 1 of one order.
+    """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from
+    the counts c ≥ 1 of one order.
 
     Chapter: training.
     """
@@ -403,10 +413,11 @@ def kneser_ney_log_probs(
     tokens: Int[np.ndarray, "K"],
     vocab_size: int,
 ) -> Float[np.ndarray, "K"]:
-    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`. (T-kneser-ney)
+    """log p(b | h) for each row h of `history` and token b, in the model of order m
+    + 1 counted in `train`. (T-kneser-ney)
 
-    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than m + 1 tokens, or
-    when V^(m + 1) is no 64-bit number.
+    See `spec.training.kneser_ney`, which does one history at a time. ValueError for
+    a text of no more than m + 1 tokens, or when V^(m + 1) is no 64-bit number.
 
     Chapter: training.
     """
@@ -441,7 +452,8 @@ def trigram(
     vocab_size: int,
     start: int = 0,
 ) -> float:
-    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; before them stands `start`, twice.
+    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per
+    token; before them stands `start`, twice.
 
     Chapter: training.
     """
@@ -453,7 +465,8 @@ def trigram(
 
 # training: One step
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to min_lr · lr at the last step.
+    """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to
+    min_lr · lr at the last step.
 
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
@@ -473,7 +486,8 @@ def learning_rate(step: int, config: TrainConfig) -> float:
 def parameter_groups(
     model: nn.Module, weight_decay: float
 ) -> list[dict[str, object]]:
-    """Two groups for the optimizer: matrices, which decay, and vectors (biases, gains), which do not.
+    """Two groups for the optimizer: matrices, which decay, and vectors (biases,
+    gains), which do not.
 
     Chapter: training.
     """
@@ -491,7 +505,8 @@ def parameter_groups(
 def disturb(
     read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
 ) -> Int[Tensor, "batch n"]:
-    """`read`, with each token but the first replaced with probability `share` by one drawn from `pool`. (T-noise)
+    """`read`, with each token but the first replaced with probability `share` by one
+    drawn from `pool`. (T-noise)
 
     Chapter: training.
     """
@@ -514,10 +529,12 @@ def update(
     config: TrainConfig,
     weights: Float[Tensor, "batch n"] | None = None,
 ) -> tuple[float, float]:
-    """One step: the gradient, in `accumulate` parts, clipped, and the optimizer's move. (T-accumulate)
+    """One step: the gradient, in `accumulate` parts, clipped, and the optimizer's
+    move. (T-accumulate)
 
-    Returns the loss before the move and the length of its gradient; there is no move when that length is not finite.
-    `read` is what the model reads, `batch` what it is judged on.
+    Returns the loss before the move and the length of its gradient; there is no move
+    when that length is not finite. `read` is what the model reads, `batch` what it
+    is judged on.
 
     Chapter: training.
     """
@@ -544,7 +561,8 @@ def update(
 
 # training: One step
 def switch(model: TransformerLM, config: TrainConfig) -> None:
-    """Turn on what the config asks for: recomputation of the blocks, compilation. The model's weights and their names stay.
+    """Turn on what the config asks for: recomputation of the blocks, compilation.
+    The model's weights and their names stay.
 
     Chapter: training.
     """
@@ -574,11 +592,13 @@ def evaluate(
     batch_size: int = 32,
     context: int = 0,
 ) -> float:
-    """The mean of −y over all tokens, in nats, when the text is cut into windows of n tokens.
+    """The mean of −y over all tokens, in nats, when the text is cut into windows of
+    n tokens.
 
-    Each window begins with the last `context` tokens of the one before it, which are not judged again. In a window the
-    model reads (start, x_0, …, x_{n−2}) and is judged on (x_0, …, x_{n−1}). The last window may be shorter.
-    The model is in evaluation mode meanwhile and afterwards in the mode in which it came.
+    Each window begins with the last `context` tokens of the one before it, which are
+    not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
+    judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
+    evaluation mode meanwhile and afterwards in the mode in which it came.
 
     Chapter: training.
     """
@@ -607,7 +627,8 @@ def evaluate(
 
 # training: The whole run
 def choose_device(device: str) -> torch.device:
-    """The device of that name; "auto" is a GPU when there is one, else the CPU. ValueError for one that is not there.
+    """The device of that name; "auto" is a GPU when there is one, else the CPU.
+    ValueError for one that is not there.
 
     Chapter: training.
     """
@@ -629,7 +650,8 @@ def choose_device(device: str) -> torch.device:
 
 # training: The whole run
 class Diverged(ValueError):
-    """The loss or its gradient is not finite at `step`; `result` is what `train` had until then, if anything.
+    """The loss or its gradient is not finite at `step`; `result` is what `train` had
+    until then, if anything.
 
     Chapter: training.
     """
@@ -668,10 +690,12 @@ def steps(
     rank: int = 0,
     ranks: int = 1,
 ) -> Iterator[dict[str, int | float]]:
-    """Do steps first, first + 1, … of the run, one each time the next log entry is asked for. Seeds torch's generator.
+    """Do steps first, first + 1, … of the run, one each time the next log entry is
+    asked for. Seeds torch's generator.
 
-    Of `ranks` processes that share the work, number `rank` does its share of each batch. Raises `Diverged`, before
-    the move, when the loss or its gradient is not finite.
+    Of `ranks` processes that share the work, number `rank` does its share of each
+    batch. Raises `Diverged`, before the move, when the loss or its gradient is not
+    finite.
 
     Chapter: training.
     """
@@ -694,8 +718,8 @@ def steps(
 # training: The whole run
 @dataclass(frozen=True)
 class Result:
-    """What `train` returns: the model with its best weights, in evaluation mode; the log, one dict for each step; the
-    seconds that the steps took.
+    """What `train` returns: the model with its best weights, in evaluation mode; the
+    log, one dict for each step; the seconds that the steps took.
 
     Chapter: training.
     """
@@ -720,7 +744,8 @@ class Result:
 
 
 def due(step: int, config: TrainConfig) -> bool:
-    """Whether the held-out loss is measured after this many updates: every `eval_every`, and at the end.
+    """Whether the held-out loss is measured after this many updates: every
+    `eval_every`, and at the end.
 
     Chapter: training.
     """
@@ -731,7 +756,8 @@ def due(step: int, config: TrainConfig) -> bool:
 def with_weights(
     config: Config, weights: Mapping[str, Tensor], device: torch.device
 ) -> TransformerLM:
-    """A model with these weights, in evaluation mode; no random number is drawn that anyone could miss.
+    """A model with these weights, in evaluation mode; no random number is drawn that
+    anyone could miss.
 
     Chapter: training.
     """
@@ -753,12 +779,15 @@ def train(
     progress: bool = True,
     watch: Callable[[int, TransformerLM], None] | None = None,
 ) -> Result:
-    """A new model, trained on windows of max_len tokens, with the weights that were best on the held-out tokens.
+    """A new model, trained on windows of max_len tokens, with the weights that were
+    best on the held-out tokens.
 
-    `start` is the start marker that every window begins with; `watch(step, model)` is called after each measurement.
-    The same arguments give the same weights on the same CPU. No global state is changed: torch's random generators
-    are as before. ValueError when a text is shorter than one window (train) or empty (validation); `Diverged`, a
-    ValueError too, when the loss is no longer finite: its `.result` holds the best weights until then.
+    `start` is the start marker that every window begins with; `watch(step, model)`
+    is called after each measurement. The same arguments give the same weights on the
+    same CPU. No global state is changed: torch's random generators are as before.
+    ValueError when a text is shorter than one window (train) or empty (validation);
+    `Diverged`, a ValueError too, when the loss is no longer finite: its `.result`
+    holds the best weights until then.
 
     Chapter: training.
     """
@@ -825,7 +854,8 @@ class Size:
 
 # training: The book's model
 def fit_size(n_bytes: int) -> Size:
-    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled.
+    """The sizes that `train_from_file` chooses for a text of that many bytes: rules
+    of thumb, each can be overruled.
 
     Chapter: training.
     """
@@ -914,9 +944,11 @@ def recipe(size: Size, **changes: object) -> TrainConfig:
 
 # training: The book's model
 def flops_per_token(config: Config, n: int) -> int:
-    """Operations of one training step for each token, in windows of n: 3 (2P + 4 L n h d_head), P entries of matrices.
+    """Operations of one training step for each token, in windows of n: 3 (2P + 4 L n
+    h d_head), P entries of matrices.
 
-    The gradient costs twice the model itself. The mask is not subtracted; recomputation is not added.
+    The gradient costs twice the model itself. The mask is not subtracted;
+    recomputation is not added.
 
     Chapter: training.
     """
@@ -927,7 +959,8 @@ def flops_per_token(config: Config, n: int) -> int:
 
 
 def product_rate(device: torch.device, dtype: str = "float32") -> float:
-    """Operations a second that a product of two large matrices reaches on this device: the best of several.
+    """Operations a second that a product of two large matrices reaches on this
+    device: the best of several.
 
     Chapter: training.
     """
@@ -967,10 +1000,13 @@ def save(
     config: TrainConfig | None = None,
     log: Sequence[Mapping[str, int | float]] = (),
 ) -> Path:
-    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder.
+    """Write config.json, model.safetensors, tokenizer.json and, when there is a log,
+    log.jsonl into a new folder.
 
-    They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
-    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together or a weight is not finite.
+    They are written into a folder beside it that is renamed at the end: the folder
+    is there complete or not at all. FileExistsError when it exists already;
+    ValueError when model and tokenizer do not fit together or a weight is not
+    finite.
 
     Chapter: training.
     """
@@ -1034,7 +1070,8 @@ def finite(w: Float[Tensor, "*shape"]) -> bool:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file; OSError when it cannot be written, for instance on a full disk.
+    """A safetensors file; OSError when it cannot be written, for instance on a full
+    disk.
 
     Chapter: training.
     """
@@ -1046,7 +1083,8 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 # training: Files that last
 def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
-    """`settings(**fields)`, for fields read from a file; ValueError that names the file and the field that does not fit.
+    """`settings(**fields)`, for fields read from a file; ValueError that names the
+    file and the field that does not fit.
 
     Chapter: training.
     """
@@ -1079,10 +1117,12 @@ def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
 def load(
     folder: str | os.PathLike[str], device: str = "cpu"
 ) -> tuple[TransformerLM, Tokenizer]:
-    """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode.
+    """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation
+    mode.
 
-    FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds
-    weights of other names or shapes or weights that are not finite. No code is run from any file.
+    FileNotFoundError for a missing folder or file; ValueError for a file that is
+    broken, has an unknown field, or holds weights of other names or shapes or
+    weights that are not finite. No code is run from any file.
 
     Chapter: training.
     """
@@ -1118,7 +1158,8 @@ def load(
 
 # training: Files that last
 def without_numbers(config: Config) -> TransformerLM:
-    """A model whose weights have shapes and no numbers yet, so that none are drawn only to be replaced.
+    """A model whose weights have shapes and no numbers yet, so that none are drawn
+    only to be replaced.
 
     Chapter: training.
     """
@@ -1148,7 +1189,8 @@ def read_config(file: Path) -> Config:
 
 # training: Files that last
 def read_weights(model: TransformerLM, file: Path) -> None:
-    """Give the model the tensors of a safetensors file; ValueError when they do not fit or are not finite.
+    """Give the model the tensors of a safetensors file; ValueError when they do not
+    fit or are not finite.
 
     Chapter: training.
     """
@@ -1191,8 +1233,8 @@ LEAST_BYTES = 4096  # of text; less gives no model worth the name
 def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
     """The text of a UTF-8 file, its line ends made "\\n", without a byte order mark.
 
-    FileNotFoundError for no file; ValueError for a folder, for bytes that are no UTF-8 (with the place of the first),
-    and for fewer than `at_least` bytes.
+    FileNotFoundError for no file; ValueError for a folder, for bytes that are no
+    UTF-8 (with the place of the first), and for fewer than `at_least` bytes.
 
     Chapter: training.
     """
@@ -1217,7 +1259,8 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
 
 
 def decoded(data: bytes, path: Path, first: int = 0) -> str:
-    """The text of these bytes, which stand at place `first` of the file: errors and changes as in `read_text`.
+    """The text of these bytes, which stand at place `first` of the file: errors and
+    changes as in `read_text`.
 
     Chapter: training.
     """
@@ -1237,9 +1280,10 @@ MARKS = re.compile(r"<\|endoftext\|>|\f")
 def split_text(text: str, size: int = 4000) -> list[str]:
     """One text as documents.
 
-    Where the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
-    (separated by blank lines) are put together until a document has `size` characters, or a twentieth of the text
-    if that is less; a paragraph longer than this is cut, at a white space where there is one.
+    Where the text holds marks between documents, `<|endoftext|>` or a form feed, it
+    is cut there. Otherwise paragraphs (separated by blank lines) are put together
+    until a document has `size` characters, or a twentieth of the text if that is
+    less; a paragraph longer than this is cut, at a white space where there is one.
 
     >>> split_text("one\\ftwo")
     ['one', 'two']
@@ -1260,7 +1304,8 @@ def split_text(text: str, size: int = 4000) -> list[str]:
 
 
 def cut(paragraph: str, size: int) -> list[str]:
-    """Pieces of at most `size` characters, cut at the last white space before that where there is one.
+    """Pieces of at most `size` characters, cut at the last white space before that
+    where there is one.
 
     >>> cut("to be or not", 6)
     ['to be', 'or not']
@@ -1279,7 +1324,8 @@ def cut(paragraph: str, size: int) -> list[str]:
 # training: From a text file to a model
 @dataclass(frozen=True)
 class Report:
-    """What came out of a training run; `str(report)` is the summary that the command prints.
+    """What came out of a training run; `str(report)` is the summary that the command
+    prints.
 
     Chapter: training.
     """
@@ -1333,7 +1379,8 @@ TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is lea
 
 
 def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:
-    """A tokenizer learned from the texts, or from a random choice of them where they are long.
+    """A tokenizer learned from the texts, or from a random choice of them where they
+    are long.
 
     Chapter: training.
     """
@@ -1355,7 +1402,8 @@ def train_and_save(
     device: str = "auto",
     progress: bool = True,
 ) -> Report:
-    """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
+    """The whole job: split, tokenizer, model, training, files. The tokenizer too
+    learns from the training part alone.
 
     Errors as in `train` and `save`; the folder `out` must not exist.
 
@@ -1448,8 +1496,9 @@ def train_from_file(
 ) -> Report:
     """Train a model on a text file and save it in the new folder `out`.
 
-    `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and `recipe` (any field of
-    `TrainConfig`). Errors: those of `read_text`, `train` and `save`; ValueError for an unknown choice.
+    `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and
+    `recipe` (any field of `TrainConfig`). Errors: those of `read_text`, `train` and
+    `save`; ValueError for an unknown choice.
 
     Chapter: training.
     """
@@ -1497,7 +1546,8 @@ def train_book(
     progress: bool = True,
     **choices: object,
 ) -> Report:
-    """Make the model that the package ships: the book's corpus, the chapter's settings, seed 0; `choices` as in `train_from_file`.
+    """Make the model that the package ships: the book's corpus, the chapter's
+    settings, seed 0; `choices` as in `train_from_file`.
 
     Chapter: training.
     """
@@ -1512,7 +1562,8 @@ def train_book(
 
 
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
-    """(model, tokenizer): the small English model that comes with the package, made by `train_book`.
+    """(model, tokenizer): the small English model that comes with the package, made
+    by `train_book`.
 
     Chapter: training.
     """

@@ -34,7 +34,8 @@ __all__ = [
 # transformer_lm: Every choice has a name
 @dataclass(frozen=True)
 class Settings:
-    """Every choice that makes a transformer language model; the defaults are the article's. (W-tlm-params)
+    """Every choice that makes a transformer language model; the defaults are the
+    article's. (W-tlm-params)
 
     ValueError or TypeError for a value that describes no model.
 
@@ -153,7 +154,8 @@ def _check_choices(c: Settings) -> None:
 # transformer_lm: Every choice has a name
 @dataclass(frozen=True)
 class Config(Settings):
-    """`Settings`, with the models of the sources as presets: Config(V), Config.gpt2(), Config.lei_mao(V, n_layers=2), …
+    """`Settings`, with the models of the sources as presets: Config(V),
+    Config.gpt2(), Config.lei_mao(V, n_layers=2), …
 
     Chapter: transformer_lm.
     """
@@ -165,7 +167,9 @@ class Config(Settings):
 
     @classmethod
     def lelarge(cls, vocab_size: int, **changes: object) -> "Config":
-        """Lelarge: pre-norm, one head with query, key and value biases, ε inside the root; no positions, no last normalization."""
+        """Lelarge: pre-norm, one head with query, key and value biases, ε inside the
+        root; no positions, no last normalization.
+        """
         settings = {
             "n_heads": 1,
             "qkv_bias": True,
@@ -179,7 +183,9 @@ class Config(Settings):
 
     @classmethod
     def becker_kahn(cls, vocab_size: int, **changes: object) -> "Config":
-        """Becker-Kahn: no normalization, no score scale, learned positions, no biases in attention or unembedding."""
+        """Becker-Kahn: no normalization, no score scale, learned positions, no
+        biases in attention or unembedding.
+        """
         settings = {
             "norm": "none",
             "final_norm": False,
@@ -194,7 +200,9 @@ class Config(Settings):
 
     @classmethod
     def agarwal(cls, vocab_size: int, **changes: object) -> "Config":
-        """Agarwal: post-norm without ε, fixed sinusoids from position 1, no biases in attention."""
+        """Agarwal: post-norm without ε, fixed sinusoids from position 1, no biases
+        in attention.
+        """
         settings = {
             "norm": "post",
             "final_norm": False,
@@ -208,7 +216,9 @@ class Config(Settings):
 
     @classmethod
     def lei_mao(cls, vocab_size: int, **changes: object) -> "Config":
-        """Lei Mao: post-norm, fixed sinusoids from position 0, embeddings scaled by √d_model, no biases in attention."""
+        """Lei Mao: post-norm, fixed sinusoids from position 0, embeddings scaled by
+        √d_model, no biases in attention.
+        """
         settings = {
             "norm": "post",
             "final_norm": False,
@@ -223,7 +233,9 @@ class Config(Settings):
 
     @classmethod
     def gpt2(cls, vocab_size: int = 50257, **changes: object) -> "Config":
-        """GPT-2 small: GELU (tanh form), ε inside, learned positions, biases everywhere but in a tied unembedding."""
+        """GPT-2 small: GELU (tanh form), ε inside, learned positions, biases
+        everywhere but in a tied unembedding.
+        """
         settings = {
             "d_model": 768,
             "d_ff": 3072,
@@ -243,7 +255,9 @@ class Config(Settings):
 
     @classmethod
     def vaswani(cls, vocab_size: int, **changes: object) -> "Config":
-        """The decoder half of the 2017 model, without cross-attention: post-norm, fixed sinusoids from 0, scaled and tied embeddings."""
+        """The decoder half of the 2017 model, without cross-attention: post-norm,
+        fixed sinusoids from 0, scaled and tied embeddings.
+        """
         settings = {
             "norm": "post",
             "final_norm": False,
@@ -276,10 +290,12 @@ _OF_BLOCKS = (
 
 
 class TransformerLM(nn.Module):
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores (*batch, n, vocab_size). (W-tlm-def)
+    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores
+    (*batch, n, vocab_size). (W-tlm-def)
 
-    TypeError for tokens that are no integer tensor, IndexError for a token outside the vocabulary (on the CPU; on a GPU
-    the check would wait for the device), ValueError for n outside 1 … max_len.
+    TypeError for tokens that are no integer tensor, IndexError for a token outside
+    the vocabulary (on the CPU; on a GPU the check would wait for the device),
+    ValueError for n outside 1 … max_len.
 
     >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
     torch.Size([3, 5])
@@ -342,7 +358,9 @@ class TransformerLM(nn.Module):
     def stream(
         self, tokens: Int[Tensor, "*batch n"]
     ) -> list[Float[Tensor, "*batch n d"]]:
-        """What each block reads, in order, and last what the final normalization reads: L + 1 tensors."""
+        """What each block reads, in order, and last what the final normalization
+        reads: L + 1 tensors.
+        """
         streams = [self._first(tokens)]
         for block in self.blocks:
             streams.append(block(streams[-1]))
@@ -359,11 +377,15 @@ class TransformerLM(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Normal weights of standard deviation 0.02, zero biases; layers that write to the stream are 1/√(2L) smaller."""
+        """Normal weights of standard deviation 0.02, zero biases; layers that write
+        to the stream are 1/√(2L) smaller.
+        """
         _initialize(self)
 
     def spec_weights(self) -> dict[str, object]:
-        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`; see also `spec_settings`."""
+        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`;
+        see also `spec_settings`.
+        """
         return _spec_weights(self)
 
     def spec_settings(self) -> dict[str, object]:
@@ -426,9 +448,11 @@ def _transformer_lm(module: TransformerLM) -> Derivation:
 
 # transformer_lm: How many numbers
 def count_parameters(config: Config) -> int:
-    """Numbers that training may change, by formula, without building the model. (W-tlm-params)
+    """Numbers that training may change, by formula, without building the model.
+    (W-tlm-params)
 
-    For the article: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError for anything but a Config.
+    For the article: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError
+    for anything but a Config.
 
     >>> count_parameters(Config.gpt2())
     124439808

@@ -342,8 +342,8 @@ def noun_phrase(
 
 # translation: Phrases
 class Subject(NamedTuple):
-    """Who or what: the words in both languages; person 0 … 5, gender and number; is it a
-    person?
+    """Who or what: the words in both languages; person 0 … 5, gender and number; is
+    it a person?
 
     Chapter: translation.
     """
@@ -507,8 +507,8 @@ def some_sentence(chance: random.Random) -> Phrase:
 
 # translation: The sentence
 class Pair(NamedTuple):
-    """A French sentence, its translation, and the links (i, j): French word i and English
-    word j express the same part of the sentence.
+    """A French sentence, its translation, and the links (i, j): French word i and
+    English word j express the same part of the sentence.
 
     Chapter: translation.
     """
@@ -519,8 +519,9 @@ class Pair(NamedTuple):
 
 
 def sentence_pairs(count: int, seed: int = 0) -> list[Pair]:
-    """That many pairs with different French sentences, drawn with this seed. (The grammar
-    has far more sentences than one would ask for.) ValueError for a count below 1.
+    """That many pairs with different French sentences, drawn with this seed. (The
+    grammar has far more sentences than one would ask for.) ValueError for a count
+    below 1.
 
     Chapter: translation.
     """
@@ -577,7 +578,8 @@ PADDING, START, STOP = range(3)
 @dataclass(frozen=True)
 class WordList:
     """The words of a language, numbered after the three signs for padding, start and
-    stop. ValueError for a word that is not in the list, IndexError for an unknown number.
+    stop. ValueError for a word that is not in the list, IndexError for an unknown
+    number.
 
     >>> french = WordList(("je", "suis"))
     >>> french.encode("je suis"), french.decode([3, 4, STOP, 3])
@@ -812,9 +814,9 @@ def greedy_search(
     """The likeliest word each time; a sentence that is over is filled up with `stop`.
     (M-autoregressive-inference, M-one-token-per-step)
 
-    visible: true for real source tokens; None: all. `max_new` words at most, by default
-    and at most the model's max_len. Errors as in the model; IndexError for start or stop
-    outside the vocabulary; ValueError for scores that are not finite.
+    visible: true for real source tokens; None: all. `max_new` words at most, by
+    default and at most the model's max_len. Errors as in the model; IndexError for
+    start or stop outside the vocabulary; ValueError for scores that are not finite.
 
     Chapter: translation.
     """
@@ -834,8 +836,8 @@ def greedy_search(
 
 # translation: In torch
 class Best(NamedTuple):
-    """For each source the best hypothesis that was found: its tokens, filled up with the
-    stop sign, log P and its value.
+    """For each source the best hypothesis that was found: its tokens, filled up with
+    the stop sign, log P and its value.
 
     Chapter: translation.
     """

@@ -50,7 +50,8 @@ def tempered(
 def next_distribution(
     T: Model, x: Int[np.ndarray, "n"], temperature: float = 1.0, start: int = 0
 ) -> Float[np.ndarray, "V"]:
-    """P(· | x): the last row of T((start, x_0, …, x_{n−1})), divided by the temperature, through softmax. (T-next-token)
+    """P(· | x): the last row of T((start, x_0, …, x_{n−1})), divided by the
+    temperature, through softmax. (T-next-token)
 
     Chapter: inference.
     """
@@ -61,7 +62,8 @@ def next_distribution(
 def greedy(
     T: Model, x: Int[np.ndarray, "n"], n_new: int, start: int = 0
 ) -> Int[np.ndarray, "m"]:
-    """x continued by n_new tokens, each the likeliest given all before it; of equals the one with the smallest number. (T-greedy)
+    """x continued by n_new tokens, each the likeliest given all before it; of equals
+    the one with the smallest number. (T-greedy)
 
     Chapter: inference.
     """
@@ -74,7 +76,8 @@ def greedy(
 
 # inference: Choosing
 def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
-    """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j of all u. (T-quantile)
+    """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j
+    of all u. (T-quantile)
 
     >>> [quantile(np.array([0.5, 0.0, 0.5]), u) for u in (0.0, 0.4, 0.5, 0.9)]
     [0, 0, 2, 2]
@@ -93,7 +96,8 @@ def sample(
     temperature: float = 1.0,
     start: int = 0,
 ) -> Int[np.ndarray, "m"]:
-    """x continued by one token for each number in u, drawn by `quantile` from the distribution given all before it. (T-sampling)
+    """x continued by one token for each number in u, drawn by `quantile` from the
+    distribution given all before it. (T-sampling)
 
     Chapter: inference.
     """
@@ -219,7 +223,8 @@ def beam_search(
     length_power: float = 0.0,
     start: int = 0,
 ) -> list[Hypothesis]:
-    """At most `width` continuations of x, the best first; `length_power` is α. (T-beam-text)
+    """At most `width` continuations of x, the best first; `length_power` is α.
+    (T-beam-text)
 
     Chapter: inference.
     """

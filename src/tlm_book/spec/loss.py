@@ -20,7 +20,8 @@ __all__ = [
 
 # loss: Shift by one
 def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
-    """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x. (W-loss-shift, W-loss-maxlen)
+    """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x.
+    (W-loss-shift, W-loss-maxlen)
 
     ValueError when x holds no token.
 
@@ -35,7 +36,8 @@ def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
 
 # loss: Log-softmax
 def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
-    """Y[k, i] = Z[k, i] − log Σ_j exp(Z[k, j]), row by row, with the row's maximum subtracted first. (W-logsoftmax-def)
+    """Y[k, i] = Z[k, i] − log Σ_j exp(Z[k, j]), row by row, with the row's maximum
+    subtracted first. (W-logsoftmax-def)
 
     >>> np.exp(log_softmax(np.log([[3.0, 1.0]]))).round(2)
     array([[0.75, 0.25]])
@@ -50,7 +52,8 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
 def sequence_log_probs(
     T: Callable, x: Int[np.ndarray, "n"], start: int = 0
 ) -> Float[np.ndarray, "n"]:
-    """y_k = LogSoftmax(T(shift(x)))[k, x_k], the log-probability of each token given those before it. (W-loss-index)
+    """y_k = LogSoftmax(T(shift(x)))[k, x_k], the log-probability of each token given
+    those before it. (W-loss-index)
 
     IndexError for a token outside {0, …, V−1}; ValueError when x holds no token.
 
@@ -74,9 +77,11 @@ def sequence_loss(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> float
 
 # loss: Bits per byte
 def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
-    """n L / (N log 2): a loss in nats per token as bits per byte of text. (T-bits-per-byte)
+    """n L / (N log 2): a loss in nats per token as bits per byte of text.
+    (T-bits-per-byte)
 
-    TypeError when a number of tokens or bytes is not whole, ValueError when it is below 1.
+    TypeError when a number of tokens or bytes is not whole, ValueError when it is
+    below 1.
 
     >>> round(bits_per_byte(np.log(256), n_tokens=3, n_bytes=3), 12)
     8.0
@@ -103,7 +108,8 @@ def _expects_weights(w: np.ndarray, y: np.ndarray) -> None:
 def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
     """−Σ w y / Σ w over the whole batch. (W-batch-loss)
 
-    ValueError when all weights are zero, one is negative or not finite, or the shapes differ.
+    ValueError when all weights are zero, one is negative or not finite, or the
+    shapes differ.
 
     >>> batch_loss(np.array([[-1.0, -3.0]]), np.array([[1.0, 1.0]]))
     2.0
@@ -122,9 +128,11 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
 
 # loss: Not the mean of the rows
 def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
-    """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general. (W-row-average-def)
+    """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general.
+    (W-row-average-def)
 
-    ValueError when all weights of some row are zero; otherwise errors as in `batch_loss`.
+    ValueError when all weights of some row are zero; otherwise errors as in
+    `batch_loss`.
 
     Chapter: loss.
     """

@@ -93,8 +93,8 @@ def multi_head_attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> Float[np.ndarray, "m o"]:
-    """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V W_V[i].
-    (A-def-4.2, M-multihead)
+    """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V
+    W_V[i]. (A-def-4.2, M-multihead)
 
     Biases are added where they are given. `scale` replaces 1/√k; with `causal` each
     head has the mask ◺. ValueError for shapes that do not fit.

@@ -36,7 +36,8 @@ def bigram_table(
 
 # training: Two tokens back
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
-    """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥ 1 of one order. (T-kneser-ney)
+    """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥
+    1 of one order. (T-kneser-ney)
 
     Chapter: training.
     """
@@ -53,7 +54,8 @@ def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
 def kneser_ney(
     x: Int[np.ndarray, "N"], V: int, h: tuple[int, ...], order: int | None = None
 ) -> Float[np.ndarray, "V"]:
-    """p_k(· | h) with k = len(h) + 1 in the model of that order; without `order` it is k itself. (T-kneser-ney)
+    """p_k(· | h) with k = len(h) + 1 in the model of that order; without `order` it
+    is k itself. (T-kneser-ney)
 
     Chapter: training.
     """
@@ -93,7 +95,8 @@ def adamw(
     decay: float,
     eps: float = 1e-8,
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Step number t = 1, 2, … of AdamW: the new (w, m, v); before the first, m = v = 0. (T-adamw)
+    """Step number t = 1, 2, … of AdamW: the new (w, m, v); before the first, m = v =
+    0. (T-adamw)
 
     m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  w ← (1 − ηλ)w − η m̂ / (√v̂ + ε)  with  m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
 

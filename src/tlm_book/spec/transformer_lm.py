@@ -56,9 +56,10 @@ def transformer_lm(
 ) -> Float[np.ndarray, "n V"]:
     """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
-    `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them; `N` holds {"a", "b"}.
-    P None leaves PE out, N None leaves N out: not in the article's model, but in those of other sources.
-    IndexError for a token outside {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
+    `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them;
+    `N` holds {"a", "b"}. P None leaves PE out, N None leaves N out: not in the
+    article's model, but in those of other sources. IndexError for a token outside
+    {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
 
     Chapter: transformer_lm.
     """
