@@ -40,12 +40,12 @@ def test_the_package_replaces_nothing_that_colab_has():
 
 
 def needed(requirements):
-    """Names of the packages that these requirements ask for, directly or not."""
+    """Names of the packages that these requirements ask for, directly or not, with those for the chapters (the extra "book")."""
     names, waiting = set(), list(requirements)
     while waiting:
         wanted = Requirement(waiting.pop())
         name = canonicalize_name(wanted.name)
-        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": "book"})):
             names.add(name)
             waiting += distribution(name).requires or []
     return names
@@ -117,4 +117,4 @@ def test_the_environment_is_as_bare_as_it_says(colab):
     listed = subprocess.run([colab / "env" / "bin" / "python", "-m", "pip", "list", "--format", "json"], check=True, capture_output=True, text=True)
     names = {package["name"].lower() for package in json.loads(listed.stdout)}
     assert {"torch", "anywidget", "ipykernel"} <= names
-    assert not names & {"pytest", "hypothesis", "transformers", "beartype", "jupytext"}
+    assert not names & {"pytest", "transformers", "beartype", "jupytext"}

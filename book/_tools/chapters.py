@@ -65,5 +65,5 @@ def install_cell() -> str:
         "# On a bare machine (Colab), fetch the package that this book exports. Elsewhere: nothing to do.\n"
         "import importlib.util\n\n"
         'if importlib.util.find_spec("tlm_book") is None:\n'
-        f'    %pip install -q "tlm_book @ git+{repository_url()}"'
+        f'    %pip install -q "tlm_book[book] @ git+{repository_url()}"'
     )
