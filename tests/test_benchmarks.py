@@ -107,3 +107,8 @@ def test_the_figures_of_the_chapter_are_the_measured_ones():
     chapter = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     lines = [line for line in report.splitlines() if line]
     assert len(lines) > 10 and [line for line in lines if line not in chapter] == []
+
+
+@pytest.mark.parametrize("table", ["site.md", "hover.md"])
+def test_readme_quotes_what_was_measured(table):
+    assert (ROOT / "benchmarks" / table).read_text(encoding="utf-8").strip() in (ROOT / "README.md").read_text(encoding="utf-8")
