@@ -10,32 +10,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
+from merging import merged
 
 from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
 from tlm_book.viewer.base import number
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", " a\n\t", "&amp;", "$x$",
            "\ud800", "x" * 5000, "👩\u200d👧", "'", "אבג", "${alert(2)}", "`"]  # fmt: skip
-
-
-def merged(tokens, n_merges):
-    """The states of byte pair merging, with the counts: an oracle that shares nothing with the picture."""
-    states, counts = [list(tokens)], []
-    for _ in range(n_merges):
-        s = states[-1]
-        pairs = [(a, b) for a, b in zip(s, s[1:])]
-        if not pairs:
-            break
-        a, b = max(sorted(set(pairs)), key=pairs.count)
-        text, after = list(s), []
-        while text:
-            after.append(text.pop(0))
-            if text and (after[-1], text[0]) == (a, b):
-                after[-1] = a + text.pop(0)
-        counts.append(pairs.count((a, b)))
-        states.append(after)
-    return states, counts
-
 
 STATES, COUNTS = merged([bytes([b]) for b in "the théâtre and the theatre".encode()], 6)
 SCORES = {d: np.random.default_rng(d).normal(size=(8, d)) @ np.ones(d) for d in (1, 4, 16, 64, 256)}

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from merging import merged
 
 from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
 from tlm_book.viewer.base import visible
@@ -14,27 +15,8 @@ RNG = np.random.default_rng(0)
 SCORES = {d: RNG.normal(size=(8, d)) @ RNG.normal(size=d) for d in (1, 4, 16, 64, 256)}
 LABELS = ["mat", "a label of several words", "dog", "the"]
 
-
-def merged(tokens, n_merges):
-    """The states of byte pair merging: an oracle that shares nothing with the picture."""
-    states = [list(tokens)]
-    for _ in range(n_merges):
-        s = states[-1]
-        pairs = [(a, b) for a, b in zip(s, s[1:])]
-        if not pairs:
-            break
-        a, b = max(sorted(set(pairs)), key=pairs.count)
-        text, after = list(s), []
-        while text:
-            after.append(text.pop(0))
-            if text and (after[-1], text[0]) == (a, b):
-                after[-1] = a + text.pop(0)
-        states.append(after)
-    return states
-
-
 LOGITS = np.random.default_rng(1).normal(size=60) * 2
-STATES = merged("the cat and the hat that sat", 8)
+STATES, _ = merged("the cat and the hat that sat", 8)
 PICTURES = {
     "merges": lambda: merge_stepper(STATES, counts=range(8), ranks=range(256, 264), title="Merges"),
     "clocks": lambda: clock_hands(8),
@@ -78,7 +60,7 @@ def tokens(page) -> list[str]:
 @pytest.mark.parametrize("seed", range(6))
 def test_merges_step_through_the_states(show, seed):
     rng = random.Random(seed)
-    states = merged([bytes([b]) for b in "".join(rng.choices("abé €", k=rng.randrange(3, 60))).encode()], 7)
+    states, _ = merged([bytes([b]) for b in "".join(rng.choices("abé €", k=rng.randrange(3, 60))).encode()], 7)
     page = show(merge_stepper(states).to_html())
     for k, state in enumerate(states):
         texts = [t.decode() if t.decode(errors="ignore").encode() == t else "".join(f"‹{b:02X}›" for b in t) for t in state]
