@@ -1,0 +1,65 @@
+"""The graders of the book's exercises. Written by hand, one module a chapter.
+
+A grader holds the specification, random inputs and typical errors, not the solution:
+it runs an answer, compares what comes out, and says what is wrong with it.
+"""
+
+import difflib
+import importlib
+from pathlib import Path
+from typing import Any
+
+from tlm_book.checks import expects
+from tlm_book.exercises.grading import Exercise, Fault, Result
+
+__all__ = ["Result", "check", "chapters", "exercises"]
+
+
+def chapters() -> list[str]:
+    """The chapters that have graded exercises."""
+    files = Path(__file__).parent.glob("*.py")
+    return sorted(file.stem for file in files if file.stem not in ("__init__", "grading"))
+
+
+def exercises(chapter: str) -> dict[str, Exercise]:
+    """The exercises of one chapter by their names, such as "attention-3".
+
+    Errors: ValueError for a chapter that has none.
+
+    >>> list(exercises("attention"))[:2]
+    ['attention-1', 'attention-2']
+    """
+    near = difflib.get_close_matches(chapter, chapters(), n=3, cutoff=0.3) or chapters()
+    expects(chapter in chapters(), "chapter", repr(chapter), "one with exercises, such as " + ", ".join(near))
+    graders: list[Exercise] = importlib.import_module(f"tlm_book.exercises.{chapter}").EXERCISES
+    return {f"{chapter}-{number}": exercise for number, exercise in enumerate(graders, start=1)}
+
+
+def check(exercise: str, answer: Any) -> Result:
+    """Grade an answer to an exercise of the book; say what is wrong with it, not how it is done.
+
+    `exercise` is the chapter's name and the number of the exercise, such as "attention-3".
+    `answer` is what the exercise asks for: a function, a number, a set, an array, a counterexample.
+    The result is true when the answer is right, and says what is wrong otherwise. An answer that raises,
+    runs too long or changes its input is wrong; nothing that it does is raised here.
+    Errors: ValueError for an exercise that the book does not have, TypeError for a name that is no text.
+
+    >>> check("attention-1", lambda q, k: 0.5)
+    attention-1: not right yet.
+    Right for 0 of 6 inputs. For q of shape (2, 3), k of shape (2, 3): it is not the right number.
+    Wanted: a function `weight(q, k) -> float`: with queries q and keys k of shape (2, d), what row 1 gives to itself
+    """
+    expects(isinstance(exercise, str), "exercise", repr(exercise), "a chapter and a number, such as 'attention-3'", TypeError)
+    chapter, _, number = exercise.rpartition("-")
+    chapter = chapter.replace("-", "_")
+    near = difflib.get_close_matches(chapter or exercise, chapters(), n=3, cutoff=0.3) or chapters()
+    expects(chapter in chapters(), "exercise", repr(exercise),
+            "a chapter and a number, such as " + ", ".join(f"{name}-1" for name in near))
+    known = exercises(chapter)
+    name = f"{chapter}-{number}"
+    expects(name in known, "exercise", repr(exercise), f"one of {', '.join(known)}")
+    try:
+        hint = known[name].judge(answer)
+    except Fault as fault:
+        hint = str(fault)
+    return Result(name, hint, known[name].wants)

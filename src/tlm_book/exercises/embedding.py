@@ -1,0 +1,111 @@
+"""Graders for the exercises of the chapter embedding."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from tlm_book.embedding import Embedding
+from tlm_book.exercises.grading import call, function, holds, value
+from tlm_book.spec.embedding import embed
+
+
+def moved(optimizer: Any, texts: list[list[int]]) -> set[int]:
+    """The rows that the last of the texts moves, one step for each."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = Embedding(vocab_size=5, d_model=3)
+    steps, before = optimizer(layer.parameters()), layer.table.weight.detach().clone()
+    for text in texts:
+        before = layer.table.weight.detach().clone()
+        steps.zero_grad()
+        layer(torch.tensor(text)).sum().backward()
+        steps.step()
+    return set(torch.nonzero((layer.table.weight != before).any(dim=1)).flatten().tolist())
+
+
+def all_moved() -> tuple[set[int], ...]:
+    plain = lambda p: torch.optim.SGD(p, lr=0.1)
+    decay, none = (lambda p, w=w: torch.optim.AdamW(p, lr=0.1, weight_decay=w) for w in (0.1, 0.0))
+    return (moved(plain, [[1, 3]]), moved(decay, [[1, 3]]), moved(none, [[1, 3]]), moved(none, [[1, 3], [0]]))
+
+
+def neighbours(E: np.ndarray) -> list[int]:
+    unit = E / np.linalg.norm(E, axis=1, keepdims=True)
+    return (unit @ unit.T - 2 * np.eye(len(E))).argmax(axis=1).tolist()
+
+
+def other_tables(another: Any) -> Iterator[tuple[str, object]]:
+    differ = 0
+    for seed in range(5):
+        E, C = np.random.default_rng(seed).normal(size=(2, 8, 3))
+        E2, C2 = call(another, E, C, names=["E", "C"])
+        yield "The tables have other shapes than before.", E2.shape == E.shape and C2.shape == C.shape
+        yield "The product E Cᵀ changes, so the loss sees the difference.", np.allclose(E2 @ C2.T, E @ C.T, atol=1e-8)
+        differ += neighbours(E2) != neighbours(E)
+    yield "The product is the same, and so are the nearest neighbours, for each of five pairs of tables.", differ > 0
+
+
+
+EXERCISES = [
+    function(
+        "a function `rename(E, pi)` that returns the new table, for an array `pi` with pi[v] the new name of token v",
+        lambda rng, n: (rng.normal(size=(n + 2, 2)), rng.permutation(n + 2)),
+        lambda E, pi: E,
+        {
+            "This is right for the way back: it renames π(v) to v.": lambda E, pi: E[pi],
+            "The columns are permuted. A token is a row.": lambda E, pi: E[:, np.argsort(pi[pi < 2])],
+            "Nothing is renamed.": lambda E, pi: E,
+        },
+        through=lambda out, E, pi: embed(pi, out),
+    ),
+    value(
+        "a pair `(numbers, multiplications)`",
+        lambda: (50_257 * 768, 1000 * 50_257 * 768),
+        {
+            "For each row of the text the product multiplies with the whole table, zeros included.": (50_257 * 768, 1000 * 768),
+            "The number of multiplications is for one token; the text has 1,000.": (50_257 * 768, 50_257 * 768),
+            "The table does not hold one row for each token of the text, but one for each of the vocabulary.":
+                (1000 * 768, 1000 * 50_257 * 768),
+            "A matrix has V times d numbers, not V plus d.": (50_257 + 768, 1000 * 50_257 * 768),
+        },
+    ),
+    function(
+        "a function `total(counts, E)`: the sum of the rows of Em(t), from the numbers of times that each token occurs in t",
+        lambda rng, n: (np.bincount(rng.integers(0, 6, size=3 * n), minlength=6), rng.normal(size=(6, 3))),
+        lambda counts, E: embed(np.repeat(np.arange(len(E)), counts), E).sum(axis=0),
+        {
+            "A token that occurs twice counts twice.": lambda counts, E: (counts > 0) @ E,
+            "This is the mean of the rows, not their sum.": lambda counts, E: counts @ E / counts.sum(),
+            "The counts are used as if they were the tokens.": lambda counts, E: E[np.minimum(counts, 5)].sum(axis=0),
+        },
+    ),
+    value(
+        "four sets of rows of a table of five, which move: in one step for the text [1, 3] by gradient descent, by AdamW with decay, by"
+        " AdamW without decay; and in a second step, for the text [0], by AdamW without decay",
+        all_moved,
+        {
+            "Weight decay shrinks every row, also those without a gradient.": ({1, 3}, {1, 3}, {1, 3}, {0, 1, 3}),
+            "AdamW keeps running averages: what has once had a gradient goes on moving.": ({1, 3}, {0, 1, 2, 3, 4}, {1, 3}, {0}),
+            "Gradient descent moves only rows that have a gradient.": ({0, 1, 2, 3, 4},) * 3 + ({0, 1, 3},),
+            "Without decay a row that has never had a gradient stays.": ({1, 3}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}),
+        },
+    ),
+    holds(
+        "a function `another(E, C)` that returns two other tables which the loss cannot tell from E and C, with other neighbours",
+        other_tables,
+        [lambda E, C: (E, C), lambda E, C: (2 * E, C / 2), lambda E, C: (E * [9, 1, 1], C), lambda E, C: (-E, -C),
+         lambda E, C: (E @ np.diag([9, 1, 1]), C @ np.diag([9, 1, 1]))],
+    ),
+    value(
+        "a pair of truth values: is the mean log-probability on the held-out essays still above that of the word frequencies, and is"
+        " the ranking there still better than chance?",
+        lambda: (False, True),
+        {
+            "Fitting the training text better is not the same as predicting the held-out one.": (True, True),
+            "Too sure of its probabilities: yes. But the order of the scores may be right all the same.": (False, False),
+            "Look at the two once more: it is the other way round.": (True, False),
+        },
+    ),
+]

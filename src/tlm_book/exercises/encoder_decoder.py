@@ -1,0 +1,138 @@
+"""Graders for the exercises of the chapter encoder_decoder."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tlm_book.exercises.grading import function, value
+from tlm_book.spec.encoder_decoder import decoder
+from tlm_book.spec.multi_head import multi_head_attention
+from tlm_book.spec.operators import agree
+
+
+def one_row(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+    return rng.normal(size=(1, 6)), rng.normal(size=(n, 6, 5)), rng.normal(size=(5 * n, 6))
+
+
+def attended(x: np.ndarray, W_V: np.ndarray, W_O: np.ndarray) -> np.ndarray:
+    W_Q, W_K = np.random.default_rng(0).normal(size=(2, len(W_V), 6, 3))
+    return multi_head_attention(x, x, x, W_Q, W_K, W_V, W_O)
+
+
+def by_head(weight: Callable[[int, int], float]) -> Callable[..., np.ndarray]:
+    """A wrong sum over the heads, with a weight for head i of h."""
+    def alone(x: np.ndarray, W_V: np.ndarray, W_O: np.ndarray) -> np.ndarray:
+        h = len(W_V)
+        return x @ sum(weight(i, h) * W_V[i] @ W_O.reshape(h, 5, 6)[i] for i in range(h))
+    return alone
+
+
+def mute() -> set[str]:
+    """Silence one matrix of every cross-attention and change the source."""
+    rng, found = np.random.default_rng(0), set()
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape) / 2
+
+    attention = lambda: {"W_Q": draw(2, 6, 3), "W_K": draw(2, 6, 3), "W_V": draw(2, 6, 3), "W_O": draw(6, 6)}
+    norm = lambda: {"a": 1 + draw(6), "b": draw(6)}
+    blocks = [{"SA": attention(), "CA": attention(), "N_sa": norm(), "N_ca": norm(), "N_ff": norm(),
+               "FF": {"A": draw(6, 7), "k": draw(7), "B": draw(7, 6), "l": draw(6)}} for _ in range(2)]
+    Y, A, B = draw(4, 6), draw(3, 6), draw(5, 6)
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        silent = [w | {"CA": w["CA"] | {name: 0 * w["CA"][name]}} for w in blocks]
+        if agree(decoder(Y, A, silent), decoder(Y, B, silent), 1e-9):
+            found.add(name)
+    return found
+
+
+def do_not_notice() -> set[str]:
+    found = set()
+    for pe in ("none", "learned", "sinusoidal"):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = EncoderDecoder(EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=2, max_len=9, pe=pe)).double().eval()
+        source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
+        front, visible = torch.tensor([[0, 0, 1, 2, 3]]), torch.tensor([[False, False, True, True, True]])
+        if torch.allclose(model(front, target, visible), model(source, target), rtol=0, atol=1e-9):
+            found.add(pe)
+    return found
+
+
+def saved(m: int, n: int, N: int, h: int, d: int, k: int) -> int:
+    """Count one by one what is multiplied, with and without."""
+    product = lambda rows, inner, columns: rows * inner * columns
+    keys_values = sum(product(n, d, k) for _block in range(N) for _head in range(h) for _one in "KV")
+    return sum(keys_values for _step in range(m)) - keys_values
+
+
+def same_to_it(s: Sequence[int], t: Sequence[int]) -> bool:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = EncoderDecoder(EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=2, max_len=9, pe="none")).double().eval()
+    one, two = (model(torch.tensor([source]), torch.tensor([[4, 5, 6]])) for source in (s, t))
+    return torch.allclose(one, two, rtol=0, atol=1e-9)
+
+
+EXERCISES = [
+    function(
+        "a function `alone(x, W_V, W_O)` for a row x of shape (1, d), W_V of shape (h, d, v) and W_O of shape (h·v, d): what self-attention computes,"
+        " without queries and keys",
+        one_row,
+        attended,
+        {
+            "The first head only: right for one head.": by_head(lambda i, h: float(i == 0)),
+            "The heads are added, not averaged.": by_head(lambda i, h: 1 / h),
+            "A softmax of one number is 1; nothing is divided by the root of the width.": by_head(lambda i, h: 1 / np.sqrt(3)),
+            "The row is added: this is the residual layer.": lambda x, W_V, W_O: x + by_head(lambda i, h: 1.0)(x, W_V, W_O),
+        },
+    ),
+    value(
+        'the set of those of the matrices "W_Q", "W_K", "W_V", "W_O" whose silence (zero in every cross-attention) makes the target independent of'
+        " the source",
+        mute,
+        {
+            "W_O comes after the values: what does it pass on when it is 0?": {"W_V"},
+            "With W_Q = 0 all scores are equal; the values are averaged all the same.": {"W_Q", "W_V", "W_O"},
+            "Equal scores are no silence: the average still depends on the source.": {"W_Q", "W_K", "W_V", "W_O"},
+            "Without keys every row of the memory is heard alike. And without values?": {"W_K"},
+        },
+    ),
+    value(
+        'the set of those of the position encodings "none", "learned", "sinusoidal" with which a model does not notice',
+        do_not_notice,
+        {
+            "Every token stands two places later: a table of positions notices.": {"none", "learned", "sinusoidal"},
+            "The scores of a sum know the position itself, not the offset only.": {"none", "sinusoidal"},
+            "There is one that does not: the encoder has no mask but that of the padding.": set(),
+            "Learned positions differ from place to place as well.": {"none", "learned"},
+        },
+    ),
+    function(
+        "a function `saved(m, n, N, h, d, k)` for N blocks of h heads with keys and values of width k each, and a source of n tokens",
+        [(5, 4, 2, 2, 8, 4), (1, 4, 2, 2, 8, 4), (10, 1, 1, 1, 3, 2), (7, 20, 6, 8, 512, 64)],
+        saved,
+        {
+            "Once it has to be done: m − 1 times are saved.": lambda m, n, N, h, d, k: 2 * m * N * h * n * d * k,
+            "Keys and values are two matrices.": lambda m, n, N, h, d, k: (m - 1) * N * h * n * d * k,
+            "Every block has keys and values of its own.": lambda m, n, N, h, d, k: 2 * (m - 1) * h * n * d * k,
+            "Every row of the memory is multiplied.": lambda m, n, N, h, d, k: 2 * (m - 1) * N * h * d * k,
+            "This is the caching of the target's own rows.": lambda m, n, N, h, d, k: m * (m - 1) * N * h * d * k,
+        },
+    ),
+    function(
+        "a function `same_to_it(s, t) -> bool`: does a model without positions give the same scores for the sources s and t, two tuples of tokens, whatever"
+        " the target is?",
+        [(s, t) for s, t in [((1, 2), (2, 1)), ((1, 2), (1, 2, 2)), ((1, 2), (2, 1, 1, 2)), ((3,), (3, 3, 3)), ((1, 2), (1, 3)), ((1, 1, 2), (1, 2, 2)),
+                             ((1, 2, 3), (1, 2, 3)), ((1, 1, 2), (2, 1, 1, 1, 2, 1))]],
+        same_to_it,
+        {
+            "The order is lost, and more than that: let every token stand there twice.": lambda s, t: sorted(s) == sorted(t),
+            "It is not only which tokens there are: a token that stands there twice is heard twice as much.": lambda s, t: set(s) == set(t),
+            "The order is lost.": lambda s, t: s == t,
+            "Something is left: another token gives other scores.": lambda s, t: True,
+        },
+    ),
+]

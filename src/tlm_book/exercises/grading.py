@@ -1,0 +1,263 @@
+"""What all graders share: running an answer safely, and saying how two results differ."""
+
+import contextlib
+import copy
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Exercise", "Fault", "Result", "call", "difference", "function", "holds", "value"]
+
+SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n that random inputs are made for, n = 1 among them
+SECONDS = 10.0  # the time an answer may take for one input
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `check` says of an answer: true when it is right, with a hint when it is not."""
+
+    exercise: str
+    hint: str
+    wants: str
+
+    def __bool__(self) -> bool:
+        return not self.hint
+
+    def __repr__(self) -> str:
+        if self:
+            return f"{self.exercise}: right."
+        return f"{self.exercise}: not right yet.\n{self.hint}\nWanted: {self.wants}"
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One grader: what is wanted, a judge that gives a hint ("" for a right answer), and typical wrong answers.
+
+    Each wrong answer stands beside the hint that its maker is to get, "" for any.
+    """
+
+    wants: str
+    judge: Callable[[Any], str]
+    wrong: tuple[tuple[str, Any], ...]
+
+
+class Fault(Exception):
+    """What is wrong with an answer, in words for the reader."""
+
+
+class _TimeUp(BaseException):
+    """Not an Exception, so that no `except Exception` of an answer swallows it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Interrupt the block after so many seconds, where the system can: in the main thread, not on Windows."""
+    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise _TimeUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    left = signal.setitimer(signal.ITIMER_REAL, seconds)  # of a limit around this one
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
+    """The inputs in words: shapes of arrays, values of the rest."""
+    words = []
+    for name, given in zip(names, inputs):
+        text = f"of shape {tuple(given.shape)}" if getattr(given, "shape", ()) else f"= {given!r}"
+        words.append(f"{name} {text}" if len(text) <= 40 and " at 0x" not in text else f"a certain {name}")
+    return ", ".join(words)
+
+
+def parameters(f: Callable[..., Any]) -> list[str]:
+    """The names of a function's parameters."""
+    return list(inspect.signature(f).parameters)
+
+
+def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
+    """f(*inputs), where whatever goes wrong becomes a Fault that says so."""
+    if not callable(f):
+        raise Fault(f"The answer is a function; got {type(f).__name__}.")
+    given = copy.deepcopy(inputs)
+    where = f" (for {describe(names, inputs)})" if names else ""
+    try:
+        with time_limit(SECONDS):
+            result = f(*given)
+    except _TimeUp:
+        raise Fault(f"It was still running after {SECONDS:g} seconds{where}. Does its loop end?") from None
+    except Exception as error:
+        raise Fault(f"It raises {type(error).__name__}{where}: {error}") from error
+    if difference(given, inputs):
+        raise Fault(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
+    if result is None:
+        raise Fault("It returns nothing (None). Is there a `return`?")
+    return result
+
+
+def function(
+    wants: str,
+    inputs: Callable[[np.random.Generator, int], tuple[Any, ...]] | Sequence[tuple[Any, ...]],
+    reference: Callable[..., Any],
+    mistakes: Mapping[str, Callable[..., Any]],
+    through: Callable[..., Any] | None = None,
+    tol: float = 1e-9,
+) -> Exercise:
+    """The answer is a function that agrees with `reference` on all inputs.
+
+    `inputs(rng, n)` makes one tuple of arguments; or all tuples are listed. `mistakes` are typical wrong functions, by
+    the hint for whoever made them. Where several results are right, `through(result, *arguments)` is compared in their place.
+    """
+    names = parameters(reference)
+
+    def outcome(f: Any, case: tuple[Any, ...]) -> Any:
+        result = call(f, *case, names=names)
+        if through is None:
+            return result
+        try:
+            return through(result, *copy.deepcopy(case))
+        except Exception as error:
+            raise Fault(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
+
+    def judge(answer: Any) -> str:
+        cases = [inputs(np.random.default_rng(seed), n) for seed, n in enumerate(SIZES)] if callable(inputs) else inputs
+        results = [outcome(answer, case) for case in cases]
+        faults = [difference(result, reference(*case), tol) for result, case in zip(results, cases)]
+        if not any(faults):
+            return ""
+        for hint, mistake in mistakes.items():
+            with contextlib.suppress(Fault):  # a mistake that raises, as this answer did not
+                if not any(difference(result, outcome(mistake, case), tol) for result, case in zip(results, cases)):
+                    return hint
+        right, first = faults.count(""), next(k for k, fault in enumerate(faults) if fault)
+        fault = faults[first] if through is None else f"put to use, {faults[first]}"
+        return f"Right for {right} of {len(cases)} inputs. For {describe(names, cases[first])}: {fault}."
+
+    return Exercise(wants, judge, tuple(mistakes.items()))
+
+
+def value(wants: str, reference: Callable[[], Any], mistakes: Mapping[str, Any], tol: float = 1e-9) -> Exercise:
+    """The answer is a number, a tuple, a set or an array: that which `reference()` computes."""
+
+    def judge(answer: Any) -> str:
+        fault = difference(answer, reference(), tol)
+        if not fault:
+            return ""
+        known = [hint for hint, wrong in mistakes.items() if not difference(answer, wrong, tol)]
+        return known[0] if known else f"{fault[0].upper()}{fault[1:]}."
+
+    return Exercise(wants, judge, tuple(mistakes.items()))
+
+
+def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]], wrong: Sequence[Any]) -> Exercise:
+    """The answer is any object with certain properties: pairs of what is said when one fails and whether it holds."""
+
+    def judge(answer: Any) -> str:
+        try:
+            with time_limit(3 * SECONDS):
+                return next((hint for hint, true in conditions(answer) if not true), "")
+        except _TimeUp:
+            raise Fault("The answer takes too long. Does its loop end?") from None
+        except Fault:
+            raise
+        except Exception as error:
+            raise Fault(f"The answer does not fit: {type(error).__name__}: {error}") from error
+
+    return Exercise(wants, judge, tuple(("", answer) for answer in wrong))
+
+
+def plain(thing: Any) -> Any:
+    """A torch tensor as an array; everything else as it is."""
+    return thing.detach().cpu().numpy() if hasattr(thing, "detach") else thing
+
+
+def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
+    """How `got` differs from `want`, in words that do not tell what is wanted; "" when they agree."""
+    got, want = plain(got), plain(want)
+    if isinstance(want, (bool, np.bool_)):
+        if not isinstance(got, (bool, np.bool_)):
+            return f"it is {type(got).__name__}, and True or False is wanted"
+        return "" if got == want else f"it says {bool(got)}, which is not so"
+    if isinstance(want, (set, frozenset)):
+        if not isinstance(got, (set, frozenset)):
+            return f"it is {type(got).__name__}, and a set is wanted"
+        extra, missing = len(got - want), len(want - got)
+        return f"{extra} in it do not belong there, {missing} are missing" if extra or missing else ""
+    if isinstance(want, tuple):
+        if not isinstance(got, (tuple, list)) or len(got) != len(want):
+            return f"it is no tuple of {len(want)}"
+        faults = [(k, difference(g, w, tol)) for k, (g, w) in enumerate(zip(got, want))]
+        return next((f"in entry {k}, {fault}" for k, fault in faults if fault), "")
+    if isinstance(want, (int, float, complex, np.number)) or isinstance(want, np.ndarray) and want.dtype.kind in "biufc" \
+            or isinstance(want, list) and all(isinstance(w, (int, float, np.number)) for w in want):
+        return _difference_of_numbers(got, want, tol)
+    if isinstance(want, str) and not isinstance(got, str):
+        return f"it is {type(got).__name__}, and a text is wanted"
+    if isinstance(want, list) and not isinstance(got, (list, tuple)):
+        return f"it is {type(got).__name__}, and a list is wanted"
+    if isinstance(want, list):
+        return difference(tuple(got), tuple(want), tol)
+    if isinstance(want, dict):
+        same = isinstance(got, dict) and list(got) == list(want)
+        return difference(tuple(got.values()), tuple(want.values()), tol) if same else "it is no dictionary of the right keys"
+    if isinstance(want, (str, bytes)):
+        return "" if got == want else "it is another text"
+    return ""  # functions, models and the like are not compared
+
+
+def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
+    """`difference` for numbers and arrays: shape, transposition, sign, factor, shift, order, rows."""
+    try:
+        g, w = np.asarray(got, dtype=float), np.asarray(want, dtype=float)
+    except (TypeError, ValueError):
+        return f"it is {type(got).__name__}, and numbers are wanted"
+    same = lambda a: a.shape == w.shape and np.allclose(a, w, rtol=tol, atol=tol, equal_nan=True)
+    if g.size == w.size == 1:
+        g = g.reshape(w.shape)
+    if same(g):
+        return ""
+    if g.ndim == 2 and same(g.T):
+        return "it is the transpose of what is wanted"
+    if g.shape != w.shape:
+        return f"it has shape {g.shape}, and {w.shape} is wanted"
+    if (np.isnan(g) & ~np.isnan(w)).any():
+        return "there is nan (not a number) in it: look for 0/0 or ∞ − ∞"
+    if (np.isinf(g) & ~np.isinf(w)).any():
+        return "there is an infinite number in it: look for a division by 0 or an overflow of exp"
+    if same(-g):
+        return "the sign is wrong"
+    if g.ndim == 0:
+        return "it is not the right number"
+    return _difference_of_arrays(g, w, same, tol)
+
+
+def _difference_of_arrays(g: np.ndarray, w: np.ndarray, same: Callable[[np.ndarray], bool], tol: float) -> str:
+    """`difference` for arrays of one shape with at least one axis."""
+    if same(g[::-1]):
+        return "it is what is wanted in reverse order"
+    if g.size > 1 and np.isfinite(w).all():
+        factor, shift = (g * w).sum() / max((w * w).sum(), 1e-300), (g - w).mean()
+        if factor and same(g / factor):
+            return f"it is {factor:.4g} times what is wanted"
+        if same(g - shift):
+            return f"every number is off by {shift:.4g}"
+        if same(np.sort(g, axis=None)[np.argsort(np.argsort(w, axis=None))].reshape(w.shape)):
+            return "its numbers are right, their places are not"
+    rows = [np.allclose(a, b, rtol=tol, atol=tol, equal_nan=True) for a, b in zip(g, w)]
+    if any(rows):
+        return f"{sum(rows)} of {len(rows)} rows are right, row {rows.index(False)} is the first that is not"
+    if np.allclose(g, w, rtol=1e-2, atol=1e-2):
+        return "it is nearly right: some small term is missing, or the precision is low"
+    return "no row of it is right"

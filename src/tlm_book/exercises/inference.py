@@ -1,0 +1,107 @@
+"""Graders for the exercises of the chapter inference."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tlm_book.exercises.grading import function
+from tlm_book.spec.inference import tempered, top_k
+
+
+def scores(rng: np.random.Generator, n: int) -> tuple[np.ndarray, float, np.ndarray]:
+    return rng.normal(size=n + 1), float(rng.uniform(0.3, 0.8)), rng.random((20_000, n + 1))
+
+
+def shares(out: np.ndarray, z: np.ndarray, tau: float, U: np.ndarray) -> np.ndarray:
+    tokens = np.asarray(out)
+    if tokens.shape != U.shape[:1]:
+        raise ValueError(f"it has shape {tokens.shape}; one token for each row of U is wanted, {U.shape[:1]}")
+    return np.bincount(tokens.astype(int), minlength=len(z)) / len(U)
+
+
+def some_k(rng: np.random.Generator, n: int) -> tuple[np.ndarray, int, float]:
+    return rng.normal(size=n + 3), n, float(rng.uniform(0.3, 2))
+
+
+def cut(low: float, keep_largest: bool = True, before: bool = True) -> Callable[[np.ndarray, int, float], np.ndarray]:
+    """A wrong top-k: all but k scores are replaced by `low`."""
+    def highest(z: np.ndarray, k: int, temperature: float) -> np.ndarray:
+        order = np.argsort(-z if keep_largest else z, kind="stable")[:k]
+        kept = np.isin(np.arange(len(z)), order)
+        return tempered(np.where(kept, z, low), temperature) if before else np.where(kept, tempered(z, temperature), 0.0)
+    return highest
+
+
+def read(n: int, m: int) -> tuple[int, int]:
+    """Write m tokens and count the rows, one by one."""
+    without = sum(1 for step in range(m) for _row in range(n + step))
+    seen: set[int] = set()
+    for step in range(m):
+        seen |= set(range(n + step))
+    return without, len(seen)
+
+
+EXERCISES = [
+    function(
+        "a function `temperature(gap, p)` for gap = z_0 − z_1 > 0",
+        [(1.0, 0.6), (3.0, 0.9), (0.2, 0.999), (5.0, 0.51)],
+        lambda gap, p: float(p),
+        {
+            "It is turned round: a larger gap needs a higher temperature.": lambda gap, p: np.log(p / (1 - p)) / gap,
+            "The two probabilities are compared with each other: the quotient is p / (1 − p).": lambda gap, p: -gap / np.log(p),
+            "The logarithm of the quotient is wanted.": lambda gap, p: gap / (p / (1 - p)),
+            "At temperature 1 the gap alone decides.": lambda gap, p: 1.0,
+        },
+        through=lambda tau, gap, p: float(tempered(np.array([gap, 0.0]), float(tau))[0]),
+    ),
+    function(
+        "a function `draw(z, tau, U)` that returns one token for each row of an array U of uniform numbers, shape (m, V)",
+        scores,
+        lambda z, tau, U: tempered(z, tau),
+        {
+            "The temperature has no effect: the scores are divided by it before the noise is added, and the noise is not.":
+                lambda z, tau, U: ((z - np.log(-np.log(U))) / tau).argmax(axis=1),
+            "The sign of the noise is turned round.": lambda z, tau, U: (z / tau + np.log(-np.log(U))).argmax(axis=1),
+            "One logarithm is not enough.": lambda z, tau, U: (z / tau - np.log(U)).argmax(axis=1),
+            "The uniform numbers themselves are no such noise.": lambda z, tau, U: (z / tau + U).argmax(axis=1),
+            "Nothing is drawn: it is always the largest.": lambda z, tau, U: np.full(len(U), z.argmax()),
+        },
+        through=shares,
+        tol=0.02,
+    ),
+    function(
+        "a function `highest(z, k, temperature)` that returns the distribution",
+        some_k,
+        lambda z, k, temperature: top_k(tempered(z, temperature), k),
+        {
+            "A score of 0 is no zero probability.": cut(0.0),
+            "The probabilities do not sum to 1 any more.": cut(0.0, before=False),
+            "These are the k lowest.": cut(-np.inf, keep_largest=False),
+            "The temperature is forgotten.": lambda z, k, temperature: top_k(tempered(z, 1.0), k),
+        },
+    ),
+    function(
+        "a function `rows_read(n, m)` that returns a pair: without and with",
+        [(10, 20), (1, 1), (5, 1), (1, 7), (100, 50)],
+        read,
+        {
+            "The last token is written, and never read.": lambda n, m: (sum(n + k for k in range(m)), n + m),
+            "The first step reads the prompt alone.": lambda n, m: (sum(n + k + 1 for k in range(m)), n + m - 1),
+            "The prompt is read once, and each token that is written, but for the last, once.": lambda n, m: (sum(n + k for k in range(m)), m),
+            "Without, every step reads all that is there so far.": lambda n, m: (n * m, n + m - 1),
+        },
+    ),
+    function(
+        "a function `third(p, q)` for different distributions p and q",
+        lambda rng, n: tuple(rng.dirichlet(np.ones(n + 1), size=2)),
+        lambda p, q: p,
+        {
+            "Then what the small model likes comes too often: part of p has been served already.": lambda p, q: p,
+            "The small model has had its turn.": lambda p, q: q,
+            "A distribution sums to 1.": lambda p, q: np.maximum(p - q, 0),
+            "What is missing is what p has more than q, not the other way round.": lambda p, q: np.maximum(q - p, 0) / np.maximum(q - p, 0).sum(),
+            "Where q is larger than p nothing is missing.": lambda p, q: np.abs(p - q) / np.abs(p - q).sum(),
+        },
+        through=lambda out, p, q: np.minimum(p, q) + (1 - np.minimum(p, q).sum()) * out,
+    ),
+]

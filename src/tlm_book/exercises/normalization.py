@@ -1,0 +1,136 @@
+"""Graders for the exercises of the chapter normalization."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tlm_book.exercises.grading import call, function, holds
+from tlm_book.spec.normalization import layer_norm, standardize
+
+
+def row(d: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(d,))
+
+
+def unbiased(x: np.ndarray, eps: float) -> np.ndarray:
+    return (x - x.mean()) / (x.std(ddof=1) + eps)
+
+
+def twice(x: np.ndarray, eps: float) -> float:
+    once, far = standardize(x, eps), np.abs(x - x.mean()).argmax()
+    return float(standardize(once, eps)[far] / once[far])
+
+
+def spread(x: np.ndarray, eps: float) -> float:
+    return float(x.std() / (x.std() + eps))
+
+
+def lost(directions: Any) -> Iterator[tuple[str, object]]:
+    for seed, d in enumerate((5, 3, 8, 2)):
+        x = np.random.default_rng(seed).normal(size=d)
+        H = np.asarray(call(directions, x, names=["x"]), dtype=float)
+        yield f"The result has shape {H.shape}; a direction is a row of {d} numbers.", H.ndim == 2 and H.shape[1] == d
+        step = 1e-6
+        for h in H:
+            change = standardize(x + step * h, eps_mode="none") - standardize(x - step * h, eps_mode="none")
+            yield f"One of the directions changes std(x) (d = {d}).", np.abs(change).max() < 1e-8 * (1 + np.abs(h).max())
+        rank = int(np.linalg.matrix_rank(H, tol=1e-9))
+        yield "The directions are not independent of one another.", rank == len(H)
+        yield f"There are more independent ones than {rank} (d = {d}).", rank >= 2
+
+
+def shifted_rows(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
+    return ((1e6 + rng.normal(size=(n, 512))).astype(np.float32),)
+
+
+def single(centre: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """In float32 throughout, sums one after the other as a machine makes them."""
+    def f(X: np.ndarray) -> np.ndarray:
+        u = centre(X)
+        return u / (np.sqrt((u * u).mean(-1, keepdims=True)) + np.float32(1e-6))
+    return f
+
+
+def precise(out: Any, X: np.ndarray) -> np.ndarray:
+    if np.asarray(out).dtype != np.float32:
+        raise TypeError(f"its dtype is {np.asarray(out).dtype}; all of it has to be computed in float32")
+    return np.asarray(out)
+
+
+mean = lambda X: X.mean(-1, keepdims=True)
+once = lambda X: X - mean(X)
+
+EXERCISES = [
+    function(
+        "a function `narrow(x, b)`: what the layer returns for a row x of one or two numbers, gains 1, biases b and a negligible ε, without computing a spread",
+        [(np.array(x), np.array(b)) for x, b in [([3.0], [0.5]), ([1.0, 4.0], [0.0, 0.0]), ([4.0, 1.0], [1.0, 2.0]), ([-2.0], [0.0]),
+                                                ([-1.0, -9.0], [0.5, 0.5])]],
+        lambda x, b: standardize(x, eps=1e-15) + b,
+        {
+            "Right for two numbers. A row of one number is constant: what is x − x̄?": lambda x, b: np.sign(x - x[::-1] + (len(x) == 1)) + b,
+            "The signs are exchanged: the larger number stays the larger.": lambda x, b: np.sign(x[::-1] - x) + b,
+            "The row is centred and not divided by its spread.": lambda x, b: x - x.mean() + b,
+            "The bias is forgotten.": lambda x, b: np.sign(x - x.mean()),
+        },
+        tol=1e-6,
+    ),
+    function(
+        "a function `outlier(d)` that returns a row of d numbers, of which std has a coordinate within 0.001 of √(d − 1)",
+        [(5,), (2,), (3,), (30,), (100,)],
+        lambda d: float(np.sqrt(d - 1)),
+        {
+            "Half above and half below gives ±1: right for d = 2 only.": lambda d: np.where(np.arange(d) % 2, 1.0, -1.0),
+            "Numbers at equal distances do not come near.": lambda d: np.arange(float(d)),
+            "A number may stick out more than that.": lambda d: np.append(np.arange(d - 1.0), 2.0 * d),
+            "Two numbers stick out; one is better.": lambda d: np.append(np.zeros(d - 2), [1.0, -1.0]),
+        },
+        through=lambda out, d: float(np.abs(standardize(np.asarray(out, dtype=float).reshape(d))).max()),
+        tol=1e-3,
+    ),
+    function(
+        "a function `convert(d, eps)` that returns a pair (c, e) with std'(x) = c · std(x) for every row of d numbers, where std' has eps and"
+        " std has e for its ε",
+        [(d, eps) for d in (5, 2, 17) for eps in (0.5, 1e-6, 2.0)],
+        lambda d, eps: np.stack([unbiased(row(d, seed), eps) for seed in range(3)]),
+        {
+            "Another factor in σ is another ε as well.": lambda d, eps: (np.sqrt((d - 1) / d), eps),
+            "The factor is turned round: σ' is larger than σ, so std' is smaller.": lambda d, eps: (np.sqrt(d / (d - 1)), eps * np.sqrt(d / (d - 1))),
+            "The factor of the variance is not that of its root.": lambda d, eps: ((d - 1) / d, eps * (d - 1) / d),
+            "ε changes the other way.": lambda d, eps: (np.sqrt((d - 1) / d), eps * np.sqrt(d / (d - 1))),
+        },
+        through=lambda out, d, eps: np.stack(
+            [out[0] * standardize(row(d, seed), float(out[1])) for seed in range(3)]),
+    ),
+    function(
+        "a function `factor(x, eps)`: the number c with std(std(x)) = c · std(x)",
+        lambda rng, n: (rng.normal(size=n + 1), float(rng.uniform(0.01, 0.5))),
+        twice,
+        {
+            "They are equal only for ε = 0.": lambda x, eps: 1.0,
+            "The second division has an ε, too.": lambda x, eps: 1 / spread(x, eps),
+            "This is the spread of std(x), by which (with ε) one divides.": lambda x, eps: spread(x, eps) + eps,
+            "The spread of std(x) is not that of x.": lambda x, eps: 1 / (x.std() + eps),
+        },
+    ),
+    holds(
+        "a function `directions(x)` that returns as many independent ones as there are, as rows",
+        lost,
+        [lambda x: np.ones((1, len(x))), lambda x: np.ones((2, len(x))), lambda x: np.stack([np.ones(len(x)), x**2 + 1]),
+         lambda x: np.stack([x]), lambda x: np.ones(len(x)), lambda x: np.eye(len(x))[:2]],
+    ),
+    function(
+        "a function `norm32(X)` that standardizes the rows of a float32 array around 1,000,000 in float32 alone, to an error of 0.00001",
+        shifted_rows,
+        lambda X: layer_norm(X.astype(np.float64), np.ones(X.shape[1]), np.zeros(X.shape[1])),
+        {
+            "The rounding error of the mean is still in it: this is the plain formula.": single(once),
+            "The mean of the squares less the square of the mean: both are huge, and their difference is rounding error.":
+                lambda X: once(X) / np.sqrt(np.maximum(mean(X * X) - mean(X) ** 2, np.float32(1e-6))),
+            "It is centred twice, and not divided by the spread.": lambda X: once(once(X)),
+            "": lambda X: layer_norm(X.astype(np.float64), np.ones(X.shape[1]), np.zeros(X.shape[1])),
+        },
+        through=precise,
+        tol=1e-5,
+    ),
+]

@@ -1,0 +1,154 @@
+"""Graders for the exercises of the chapter operators."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tlm_book.exercises.grading import call, function, holds, value
+from tlm_book.operators import Derivation, Kind, primitive, weakest
+from tlm_book.spec.operators import (
+    agree,
+    is_autoregressive,
+    is_causal_pattern,
+    masked_softmax,
+)
+
+
+def convolve(X: np.ndarray, weights: tuple[float, ...], ahead: int) -> np.ndarray:
+    padded = np.pad(X, ((2 - ahead, ahead), (0, 0)))
+    return sum((w * padded[k:k + len(X)] for k, w in enumerate(weights)), np.zeros_like(X))
+
+
+def does_not_look_ahead(weights: tuple[float, ...], ahead: int) -> bool:
+    return is_autoregressive(lambda X: convolve(X, weights, ahead), np.random.default_rng(0).normal(size=(6, 2)))
+
+
+PATTERNS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "A + C": lambda A, C: A + C, "A C": lambda A, C: A @ C, "A ⊙ C": lambda A, C: A * C, "A Cᵀ": lambda A, C: A @ C.T,
+    "Aᵀ": lambda A, C: A.T, "A⁻¹": lambda A, C: np.linalg.inv(A), "A / sum of A": lambda A, C: A / A.sum(),
+}
+
+
+def causal_ones() -> set[str]:
+    rng = np.random.default_rng(0)
+    X, Q, K = rng.normal(size=(5, 3)), rng.normal(size=(3, 2)), rng.normal(size=(3, 2))
+    A = lambda X: masked_softmax(X @ Q @ (X @ K).T / 5)
+    C = lambda X: np.tril(X @ K @ (X @ Q).T)
+    return {name for name, f in PATTERNS.items() if is_causal_pattern(lambda X: f(A(X), C(X)).round(9), X, 1e-6)}
+
+
+def peeking_keys(keys: Any) -> Iterator[tuple[str, object]]:
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    K = lambda X: np.asarray(call(keys, X, names=["X"]))
+    yield f"K(X) has shape {K(X).shape}; it has to be that of X, {X.shape}.", K(X).shape == X.shape
+    yield "These keys do not peek: as an operator, X ↦ K(X) is autoregressive.", not is_autoregressive(K, X)
+    yield "These are the keys of the text. Find others that differ from the centred rows.", not agree(K(X), X - X.mean(0), 1e-9)
+    yield "The peeking shows: the pattern softmax(◺(X K(X)ᵀ)) of the first rows changes when later rows are there.", (
+        is_causal_pattern(lambda X: masked_softmax(X @ K(X).T), X, 1e-9))
+    yield "All scores of a row are equal: these keys tell nothing apart.", not agree(
+        masked_softmax(X @ K(X).T), masked_softmax(np.zeros((5, 5))), 1e-6)
+
+
+def choices(s: int, M: int) -> tuple[int, ...]:
+    """Each free choice of a result counts s: enumerate what the choice may depend on."""
+    inputs = [X for n in range(1, M + 1) for X in itertools.product(range(s), repeat=n)]
+    seen: tuple[set[Any], ...] = (set(), set(), set(), set())
+    for X in inputs:
+        for i in range(len(X)):
+            for places, key in zip(seen, (X[i], (i, X[i]), X[:i + 1], (i, X))):
+                places.add(key)
+    return tuple(s ** len(places) for places in seen)
+
+
+def counted(maps: Callable[[int, int], int], before: int = 1, top: bool = False) -> Callable[[int, int], tuple[int, ...]]:
+    def count(s: int, M: int) -> tuple[int, ...]:
+        product = lambda factors: int(np.prod([1, *factors], dtype=object))
+        every = maps(s, M) ** M if top else product(maps(s, n) ** n for n in range(1, M + 1))
+        return maps(s, 1), maps(s, 1) ** M, product(maps(s, i + before) for i in range(M)), every
+    return count
+
+
+def gates(gate: Any) -> Iterator[tuple[str, object]]:
+    own = getattr(gate, "__globals__", {})  # in the chapter's notebook its cells define Kind and primitive anew
+    kinds, make = own.get("Kind", Kind), own.get("primitive", primitive)
+    parts = [make(kind.value, kind, "declared") for kind in (kinds.ROWWISE, kinds.AUTOREGRESSIVE, kinds.UNPROVED)]
+    for one, other in itertools.product(parts, repeat=2):
+        step = call(gate, "S ⊙ T", one, other)
+        both = one.autoregressive and other.autoregressive
+        yield "The result is no Derivation.", hasattr(step, "kind") and hasattr(step, "premises")
+        yield f"It claims too much for premises that are {one.kind.value} and {other.kind.value}.", both or not step.autoregressive
+        yield f"It claims too little for premises that are {one.kind.value} and {other.kind.value}.", step.autoregressive or not both
+        yield "Two rowwise premises give a rowwise gate.", step.kind is kinds.ROWWISE or not one.kind is other.kind is kinds.ROWWISE
+        yield "The premises are lost: the proof tree ends here.", step.premises == (one, other)
+        yield "The subject is lost.", step.subject == "S ⊙ T"
+
+
+def careless_gate(chosen: Callable[[tuple[Any, ...]], Kind], keeps: bool = True) -> Callable[..., Any]:
+    return lambda subject, *premises: Derivation(subject, chosen(premises), "product", premises if keeps else ())
+
+
+EXERCISES = [
+    function(
+        "a function `inverse(Y)` that takes D(X) back to X, for X of shape (n, d)",
+        lambda rng, n: (rng.normal(size=(n, 3)),),
+        lambda Y: np.linalg.solve(np.eye(len(Y)) - np.eye(len(Y), k=-1), Y),
+        {
+            "This is D itself, not its inverse.": lambda Y: np.diff(Y, axis=0, prepend=0),
+            "It goes along the wrong axis: the numbers of one row are mixed, not the rows.": lambda Y: np.cumsum(Y, axis=1),
+            "It works from the last row to the first, so that row i hears later rows.": lambda Y: np.cumsum(Y[::-1], axis=0)[::-1],
+            "It adds only the row before: right for two rows, and not for three.": lambda Y: Y + np.vstack([0 * Y[:1], Y[:-1]]),
+        },
+    ),
+    function(
+        "a function `fits(weights, ahead) -> bool`: is the convolution of rows i − 2 + ahead, i − 1 + ahead, i + ahead with"
+        " these three weights autoregressive? (`ahead` is 0, 1 or 2)",
+        [(tuple(map(float, w)), ahead) for w in itertools.product((0, 0.5), (0, 0.3), (0, -0.2)) for ahead in (0, 1, 2)],
+        lambda weights, ahead: does_not_look_ahead(weights, ahead),
+        {
+            "A window that reaches beyond row i may still give no weight to what lies there.": lambda weights, ahead: ahead == 0,
+            "Right for ahead = 0 and 1. With ahead = 2 two of the rows lie beyond row i.":
+                lambda weights, ahead: ahead == 0 or weights[2] == 0,
+            "You look at the weights of the earliest rows; those of the latest are the dangerous ones.":
+                lambda weights, ahead: not any(weights[:ahead]),
+        },
+    ),
+    value(
+        'the set of those of "A + C", "A C", "A ⊙ C", "A Cᵀ", "Aᵀ", "A⁻¹", "A / sum of A" that are causal patterns for all causal'
+        " patterns A and C (and invertible A)",
+        causal_ones,
+        {
+            "Being triangular is not all: the leading block must be computed from the leading rows.":
+                {"A + C", "A C", "A ⊙ C", "A⁻¹", "A / sum of A"},
+            "A transposed pattern is upper triangular: row i hears the rows after it.": {"A + C", "A C", "A ⊙ C", "A Cᵀ", "A⁻¹"},
+            "What is said of sums and products is right. There is one more.": {"A + C", "A C", "A ⊙ C"},
+            "Is the product of two lower triangular matrices not lower triangular?": {"A + C", "A ⊙ C", "A⁻¹"},
+        },
+    ),
+    holds(
+        "a function `keys(X)` of your own, other than centring: keys that depend on later rows while softmax(◺(X K(X)ᵀ)) is a"
+        " causal pattern",
+        peeking_keys,
+        [lambda X: X, lambda X: X - X.mean(axis=0), lambda X: X - X.mean(axis=1, keepdims=True), lambda X: X * X.mean(axis=0),
+         lambda X: np.zeros_like(X) + X.mean(axis=0)],
+    ),
+    function(
+        "a function `count(s, M)` that gives the four numbers: rowwise, indexed-rowwise, autoregressive, all",
+        [(2, 2), (1, 3), (2, 1), (3, 1), (3, 2), (2, 3)],
+        lambda s, M: choices(s, M),
+        {
+            "An operator from i rows has s^i possible inputs, not s·i.": counted(lambda s, i: s ** (s * i)),
+            "Row i of an autoregressive operator may use row i itself: i + 1 rows, not i.": counted(lambda s, i: s ** s**i, before=0),
+            "Operators on different heights have different numbers of inputs: the last number is a product over heights.":
+                counted(lambda s, i: s ** s**i, top=True),
+        },
+    ),
+    holds(
+        "a function `gate(subject, *premises)` that returns the `Derivation` of the product entry by entry",
+        gates,
+        [careless_gate(lambda premises: Kind.AUTOREGRESSIVE), careless_gate(lambda premises: premises[0].kind),
+         careless_gate(lambda premises: Kind.UNPROVED), lambda subject, *premises: subject,
+         careless_gate(lambda premises: weakest(premises), keeps=False)],
+    ),
+]

@@ -1,0 +1,86 @@
+"""Graders for the exercises of the chapter pretrained."""
+
+import numpy as np
+
+from tlm_book.exercises.grading import function, value
+from tlm_book.spec.multi_head import multi_head
+from tlm_book.spec.operators import agree
+from tlm_book.transformer_lm import Config, count_parameters
+
+
+def taken_apart(C: np.ndarray, h: int) -> np.ndarray:
+    """Column by column: first all queries, then all keys, then all values; in each the heads one after the other."""
+    d = len(C)
+    k = d // h
+    W = np.zeros((3, h, d, k))
+    for part in range(3):
+        for i in range(h):
+            for j in range(k):
+                W[part, i, :, j] = C[:, part * d + i * k + j]
+    return W
+
+
+def needless() -> set[str]:
+    """Leave out one bias of a layer with random weights."""
+    rng = np.random.default_rng(0)
+    w = {"W_Q": rng.normal(size=(2, 6, 3)), "W_K": rng.normal(size=(2, 6, 3)), "W_V": rng.normal(size=(2, 6, 3))}
+    b = {"b_Q": rng.normal(size=(2, 3)), "b_K": rng.normal(size=(2, 3)), "b_V": rng.normal(size=(2, 3))}
+    X, W_O, b_O = rng.normal(size=(5, 6)), rng.normal(size=(6, 6)), rng.normal(size=6)
+    layer = lambda b: multi_head(X, w["W_Q"], w["W_K"], w["W_V"], W_O, b_O, b["b_Q"], b["b_K"], b["b_V"])
+    return {name for name, kind in (("query", "b_Q"), ("key", "b_K"), ("value", "b_V")) if agree(layer(b | {kind: 0 * b[kind]}), layer(b), 1e-9)}
+
+
+def size_and_share() -> tuple[int, float]:
+    count = count_parameters(Config.gpt2(d_model=1600, d_ff=6400, n_layers=48, n_heads=25))
+    return 4 * count, 50_257 * 1600 / count
+
+
+EXERCISES = [
+    function(
+        "a function `apart(C, h)` that takes an array like `c_attn.weight`, of shape (d, 3d), apart into W_Q, W_K and W_V, each of shape (h, d, k) with"
+        " k = d / h",
+        [(np.random.default_rng(h).normal(size=(4 * h, 12 * h)), h) for h in (3, 1, 2)],
+        lambda C, h: taken_apart(C, h),
+        {
+            "The heads come first and the kinds second: right for one head only.":
+                lambda C, h: C.reshape(len(C), h, 3, -1).transpose(2, 1, 0, 3),
+            "The numbers of one head stand side by side: h, then k.": lambda C, h: C.reshape(len(C), 3, -1, h).transpose(1, 3, 0, 2),
+            "Keys and queries are exchanged.": lambda C, h: taken_apart(C, h)[[1, 0, 2]],
+            "The rows of C are what the weights act on; you cut the rows.": lambda C, h: C.T.reshape(3, h, len(C), -1),
+        },
+        through=lambda out, C, h: np.stack([np.asarray(W) for W in out]),
+    ),
+    value(
+        'the set of those of "query", "key", "value" whose biases can be dropped',
+        needless,
+        {
+            "A query bias adds q·k to each score with a k of its own: that is not the same for all keys.": {"query", "key"},
+            "The weights sum to 1, so a value bias comes out as it is, and is not lost.": {"key", "value"},
+            "Look at row i of the scores: what is the same for all keys in it?": {"query"},
+            "One can be dropped: softmax sees differences only.": set(),
+        },
+    ),
+    value(
+        "a pair: the number of bytes, and the share of the table of tokens in them (to three digits)",
+        size_and_share,
+        {
+            "Embedding and unembedding are one table.": (4 * (1_557_611_200 + 50_257 * 1600), 50_257 * 1600 / (1_557_611_200 + 50_257 * 1600)),
+            "A float32 has four bytes.": (2 * 1_557_611_200, 50_257 * 1600 / 1_557_611_200),
+            "These are the numbers; bytes are wanted.": (1_557_611_200, 50_257 * 1600 / 1_557_611_200),
+            "The share is in percent.": (4 * 1_557_611_200, 100 * 50_257 * 1600 / 1_557_611_200),
+        },
+        tol=2e-3,
+    ),
+    function(
+        "a function `inside(sigma, eps)`: the ε inside the root that does to a row of spread sigma what eps outside does",
+        [(1.0, 0.1), (2.0, 1e-3), (0.1, 0.5), (10.0, 1e-5)],
+        lambda sigma, eps: 1 / (sigma + eps),
+        {
+            "This does not depend on the spread; what is wanted does.": lambda sigma, eps: eps,
+            "The square of a sum has a middle term.": lambda sigma, eps: eps**2,
+            "The square of eps is missing: nearly right when eps is small.": lambda sigma, eps: 2 * sigma * eps,
+            "This is the whole under the root.": lambda sigma, eps: (sigma + eps) ** 2,
+        },
+        through=lambda out, sigma, eps: 1 / np.sqrt(sigma**2 + out),
+    ),
+]

@@ -1,0 +1,114 @@
+"""Graders for the exercises of the chapter tokenization."""
+
+import itertools
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tlm_book.exercises.grading import function, holds, value
+from tlm_book.spec.tokenization import Pair, encode, learn, vocabulary
+from tlm_book.tokenization import PATTERN, pre_tokens
+
+MERGES: list[Pair] = [(97, 97), (97, 98), (256, 257)]
+
+
+def letters(tokens: Sequence[int]) -> str:
+    return "".join({256: "Z", 257: "Y", 258: "X"}.get(t) or chr(t) for t in tokens)
+
+
+def splits(data: bytes, merges: list[Pair], allowed: Any = None) -> int:
+    """Try every way to cut the bytes."""
+    strings, count = set(vocabulary(merges)), 0
+    for cuts in itertools.product((False, True), repeat=len(data) - 1):
+        places = [0, *(k for k, cut in enumerate(cuts, start=1) if cut), len(data)]
+        parts = [data[a:b] for a, b in zip(places, places[1:])]
+        count += all(map(allowed or strings.__contains__, parts))
+    return count
+
+
+def look_alikes(pair: Any) -> Iterator[tuple[str, object]]:
+    one, two = pair
+    yield "Two texts are wanted.", isinstance(one, str) and isinstance(two, str)
+    yield "The two are the same text.", one != two
+    yield "They do not look the same: Unicode does not count them as equal (NFC).", (
+        unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", two))
+    yield "Hand in something other than an é.", "é" not in unicodedata.normalize("NFC", one)
+
+
+def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
+    yield "A pattern is a text.", isinstance(pattern, str)
+    for text in ("in 1656", "1656", "a1b22", "٣٤ x", "no number here, is there?", " 7", "it’s 3.14!"):
+        pieces = pre_tokens(text, pattern)
+        yield f"The pieces of {text!r} do not make the text again: {pieces}.", "".join(pieces) == text
+        longer = [piece for piece in pieces if len(piece) > 1 and any(c.isdecimal() for c in piece)]
+        yield f"Here a digit is not alone: {longer}, in {text!r}.", not longer
+        plain = "".join(" " if c.isdecimal() else c for c in text)
+        words = [piece for piece in pre_tokens(plain) if piece.strip()]
+        yield f"What is no number is cut otherwise than before: {pieces} in {text!r}.", (
+            [p.strip() for p in pieces if p.strip() and not p.isdecimal()] == [w.strip() for w in words])
+
+
+def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[Pair]]:
+    text = "".join(rng.choice(list("ab"), size=20))
+    return bytes(rng.choice([97, 98], size=n).tolist()), learn([text], 4)
+
+
+EXERCISES = [
+    value(
+        "a pair of texts: the letters of the tokens of `aabaab` and of `aaaa`, with Z = aa, Y = ab, X = ZY",
+        lambda: tuple(letters(encode(text, MERGES)) for text in ("aabaab", "aaaa")),
+        {
+            "The merges come in the order in which they were learned: aa before ab.": ("aYaY", "ZZ"),
+            "A merge is applied wherever its pair stands, not only at the first place.": ("Zbaab", "Zaa"),
+            "In aaaa the second a is taken already when the third is read.": ("ZbZb", "Zaa"),
+            "X stands for ZY, and no Y is left once aa has been merged.": ("XX", "ZZ"),
+        },
+    ),
+    function(
+        "a function `ways(data, merges)`: how many token sequences decode to these bytes",
+        some_merges,
+        lambda data, merges: splits(data, merges),
+        {
+            "You count all ways to cut, also into pieces that are no tokens.": lambda data, merges: splits(data, merges, bool),
+            "You count what the encoder produces. It produces one of the ways.": lambda data, merges: 1,
+            "Tokens may be longer than two bytes: a merge may join what was merged before.":
+                lambda data, merges: splits(data, merges, lambda part: part in vocabulary(merges) and len(part) <= 2),
+        },
+    ),
+    function(
+        "a function `n_tokens(n, k)`: the number of tokens of n letters a, with the merges learned from one piece of 2^k of them",
+        [(n, k) for k in (1, 2, 4, 6) for n in (1, 2, 3, 7, 15, 16, 100)],
+        lambda n, k: len(encode("a" * n, learn(["a" * 2**k], 100))),
+        {
+            "The longest token is shorter: the pair that would make the whole piece occurs once and is not learned.":
+                lambda n, k: n // 2**k + (n % 2**k).bit_count(),
+            "Tokens do not grow without end: the binary digits of n are right for short texts only.": lambda n, k: n.bit_count(),
+            "What remains after the longest tokens is no single token.": lambda n, k: -(-n // 2 ** (k - 1)),
+        },
+    ),
+    holds(
+        "a pair of different texts that look the same, of your own: with some other character than é",
+        look_alikes,
+        [("a", "a"), ("ａ", "a"), ("caf\u00e9", "cafe\u0301"), ("а", "a"), ("ﬁ", "fi")],
+    ),
+    holds(
+        "the pattern, a text as `PATTERN` is one",
+        digit_pattern,
+        [PATTERN, PATTERN.replace(r" ?\p{N}+", r" ?\p{N}"), PATTERN.replace(r" ?\p{N}+", "[0-9]"), r"\p{N}|\P{N}+", r"\p{N}"],
+    ),
+    function(
+        "a function `bounds(text)`: the smallest and the largest number of tokens that any list of merges can give, as a pair",
+        [("aa b",), ("🍵 é",), ("caf\u00e9 1656, yes",), ("a",), ("one two three",), ("  spaces  ",)],
+        lambda text: (len(pre_tokens(text)), len(text.encode())),
+        {
+            "Merges start from bytes, not from characters.": lambda text: (len(pre_tokens(text)), len(text)),
+            "Merges never join pre-tokens.": lambda text: (1, len(text.encode())),
+            "Pre-tokens are not the words between spaces: signs and numbers are pieces of their own.":
+                lambda text: (len(text.split()), len(text.encode())),
+            "With bytes for the largest you are right; the smallest is not the number of words either.":
+                lambda text: (text.count(" ") + 1, len(text.encode())),
+        },
+    ),
+]

@@ -1,0 +1,118 @@
+"""Graders for the exercises of the chapter training."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from tlm_book.exercises.grading import call, function, holds
+from tlm_book.spec.loss import batch_loss
+
+logistic = lambda w: 1 / (1 + np.exp(-w))
+
+
+def walk(n_a: int, n_b: int) -> tuple[float, float, float]:
+    """Walk for a long time; then measure the loss there, and the curvature by differences."""
+    loss = lambda w: (n_a * np.log1p(np.exp(-w)) + n_b * np.log1p(np.exp(w))) / (n_a + n_b)
+    w = 0.0
+    for _ in range(4000):
+        w -= logistic(w) - n_a / (n_a + n_b)
+    h = 1e-3
+    curvature = (-loss(w + 2 * h) + 16 * loss(w + h) - 30 * loss(w) + 16 * loss(w - h) - loss(w - 2 * h)) / (12 * h * h)
+    return w, float(loss(w)), float(2 / curvature)
+
+
+def ended(n_a: int, n_b: int) -> tuple[float, float, float]:
+    p = n_a / (n_a + n_b)
+    return np.log(n_a / n_b), -p * np.log(p) - (1 - p) * np.log(1 - p), 2 / (p * (1 - p))
+
+
+def wrong_end(place: int, wrong: Callable[[int, int, float], float]) -> Callable[[int, int], tuple[float, ...]]:
+    """Right but for one of the three numbers."""
+    return lambda n_a, n_b: tuple(wrong(n_a, n_b, x) if k == place else x for k, x in enumerate(ended(n_a, n_b)))
+
+
+def by_adamw(rates: np.ndarray, decay: float) -> float:
+    matrix = torch.nn.Parameter(torch.ones(1, 1, dtype=torch.float64))
+    optimizer = torch.optim.AdamW([matrix], weight_decay=decay)
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = float(rate)
+        matrix.grad = torch.zeros_like(matrix)
+        optimizer.step()
+    return float(matrix.detach())
+
+
+def texts(rng: np.random.Generator, n: int) -> tuple[list[int], list[int], int]:
+    return rng.integers(0, 4, size=30).tolist(), rng.integers(0, 4, size=25).tolist(), 1 + n % 5
+
+
+def seen(known: list[int], test: list[int], k: int) -> float:
+    """Look for every piece in every place."""
+    pieces = [test[i:i + k] for i in range(len(test) - k + 1)]
+    return sum(any(known[j:j + k] == piece for j in range(len(known) - k + 1)) for piece in pieces) / len(pieces)
+
+
+def distinct(known: list[int], test: list[int], k: int) -> float:
+    grams = lambda text: {tuple(text[i:i + k]) for i in range(len(text) - k + 1)}
+    return len(grams(known) & grams(test)) / len(grams(test))
+
+
+def unbiased(estimate: Any) -> Iterator[tuple[str, object]]:
+    for seed, s in itertools.product(range(3), (2, 1, 4)):
+        rng = np.random.default_rng(seed)
+        y, w = -rng.exponential(size=(5, 4)), rng.uniform(size=(5, 4)) * rng.uniform(0.1, 3, size=(5, 1))
+        batches = [list(rows) for rows in itertools.combinations(range(5), s)]
+        values = [float(call(estimate, y[B], w[B], 5, float(w.sum()), names=["y", "w", "N", "W"])) for B in batches]
+        mean, want = np.mean(values), batch_loss(y, w)
+        yield "It is the same for all batches: the batch itself does not enter.", s == 5 or max(values) - min(values) > 1e-9
+        yield "It is minus the loss on average.", not np.isclose(mean, -want)
+        yield f"On average over all batches of {s} of 5 sequences it is {mean / want:.3f} times the loss of the whole.", np.isclose(mean, want, rtol=1e-9)
+
+
+EXERCISES = [
+    function(
+        "a function `walk_end(n_a, n_b)` for a text of n_a times a and n_b times b, which returns the end w, the loss there, and the bound that η must"
+        " stay below for the walk to settle",
+        [(2, 1), (1, 1), (1, 2), (5, 3)],
+        walk,
+        {
+            "At the end p = logistic(w) is the share of a; you give the share itself as w.": wrong_end(0, lambda n_a, n_b, w: n_a / (n_a + n_b)),
+            "w has the wrong sign: more a's make it larger.": wrong_end(0, lambda n_a, n_b, w: -w),
+            "The loss is in bits; natural logarithms are used here.": wrong_end(1, lambda n_a, n_b, loss: loss / np.log(2)),
+            "The step multiplies the error by 1 − ηL''(w); this may go down to −1.": wrong_end(2, lambda n_a, n_b, eta: eta / 2),
+            "The curvature at the end is p(1 − p), not that at w = 0.": wrong_end(2, lambda n_a, n_b, eta: 8.0),
+        },
+        tol=1e-5,
+    ),
+    function(
+        "a function `left(rates, decay)`: what is left of each entry of such a matrix, for the learning rates of all steps and the weight decay",
+        lambda rng, n: (rng.uniform(0, 0.1, size=n), float(rng.uniform(0.1, 1))),
+        by_adamw,
+        {
+            "The decays multiply; they do not add up.": lambda rates, decay: 1 - decay * float(np.sum(rates)),
+            "That is nearly so, and exactly so only for very small steps.": lambda rates, decay: float(np.exp(-decay * np.sum(rates))),
+            "The decay of a step is multiplied by its learning rate.": lambda rates, decay: (1 - decay) ** len(rates),
+            "This is what has gone, not what is left.": lambda rates, decay: 1 - float(np.prod(1 - decay * np.asarray(rates))),
+        },
+    ),
+    function(
+        "a function `share_seen(known, test, k)`: the share of the pieces of k tokens of `test` that occur in `known`, both lists of tokens",
+        texts,
+        seen,
+        {
+            "Each piece counts as often as it occurs in the test text.": distinct,
+            "This is the share of those that do not occur.": lambda known, test, k: 1 - seen(known, test, k),
+            "A text of n tokens has n − k + 1 pieces.": lambda known, test, k: seen(known, test, k) * (len(test) - k + 1) / len(test),
+            "The two texts are exchanged.": lambda known, test, k: seen(test, known, k),
+        },
+    ),
+    holds(
+        "a function `estimate(y, w, N, W)` for the log-probabilities y and weights w of a batch, of shape (s, n), out of N sequences whose weights sum to W:"
+        " on average over all batches it is the loss of the whole",
+        unbiased,
+        [lambda y, w, N, W: -(w * y).sum() / w.sum(), lambda y, w, N, W: -(w * y).sum() / W, lambda y, w, N, W: (w * y).sum() * N / len(y) / W,
+         lambda y, w, N, W: -y.mean(), lambda y, w, N, W: 1.0],
+    ),
+]

@@ -1,0 +1,150 @@
+"""Graders for the exercises of the chapter transformer_lm."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tlm_book.exercises.grading import function, holds, value
+from tlm_book.spec.operators import agree, is_indexed_rowwise, is_rowwise
+from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
+
+
+def random_model(seed: int, **changes: Any) -> TransformerLM:
+    small = {"d_model": 8, "d_ff": 16, "n_layers": 2, "n_heads": 2, "max_len": 9}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = TransformerLM(Config(11, **small | changes)).double().eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.2 * torch.randn_like(weight))
+    return model
+
+
+def operator(model: TransformerLM) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda t: model(torch.from_numpy(np.asarray(t))).detach().numpy()
+
+
+def half_at_the_ends() -> int:
+    """The first V at which the parameters that grow with V reach one half."""
+    at_1, per_token = count_parameters(Config(1)), count_parameters(Config(2)) - count_parameters(Config(1))
+    return next(V for V in range(1, 10**6) if 2 * V * per_token >= at_1 + (V - 1) * per_token)
+
+
+def rule_error(d: int, L: int) -> float:
+    count = lambda n: count_parameters(Config.gpt2(d_model=d, d_ff=4 * d, n_layers=n, n_heads=1))
+    return L * (count(2) - count(1)) / (12 * L * d * d) - 1
+
+
+def told_apart(L: int, t: Sequence[int], u: Sequence[int]) -> bool:
+    T = operator(random_model(0, pe="none", n_layers=L))
+    return bool(np.abs(T(np.array(t))[-1] - T(np.array(u))[-1]).max() > 1e-9)
+
+
+def silence(model: TransformerLM, blocks: slice, positions: bool = False, ends: bool = False) -> None:
+    """Set to zero in place: the output matrices of some attention layers, the positions, the final matrix."""
+    with torch.no_grad():
+        for block in list(model.blocks)[blocks]:
+            block.attention.out.weight.zero_()
+        if positions:
+            model.position.table.zero_()
+        if ends:
+            model.unembedding.weight.zero_()
+
+
+def silenced(answer: Any) -> Iterator[tuple[str, object]]:
+    t, u = np.array([3, 1, 4, 1]), np.array([7, 0, 2, 9])
+    models = []
+    for change in answer:
+        model = random_model(0)
+        change(model)
+        models.append(operator(model))
+    for words, T in zip(("indexed-rowwise", "rowwise"), models):
+        yield f"The {words} model gives the same row for all tokens; that is too quiet.", not agree(T(t[:1]), T(u[:1]), 1e-6)
+    T, S = models
+    yield "In the first model rows still meet.", is_indexed_rowwise(T, t, u, 1e-9)
+    yield "The first model is rowwise: it does not know the positions any more.", not is_rowwise(T, t, 1e-6)
+    yield "In the second model rows still meet.", is_indexed_rowwise(S, t, u, 1e-9)
+    yield "The second model knows the positions: equal tokens give different rows.", is_rowwise(S, t, 1e-9)
+
+
+def over_rows(X: np.ndarray, axis: int = 0) -> np.ndarray:
+    return (X - X.mean(axis, keepdims=True)) / (X.std(axis, keepdims=True) + 1e-6)
+
+
+def running(X: np.ndarray) -> np.ndarray:
+    """By the definition: what standardizing the first rows alone gives for the last of them."""
+    return np.stack([over_rows(X[:i + 1])[-1] for i in range(len(X))])
+
+
+def shared_spread(X: np.ndarray) -> np.ndarray:
+    means = np.cumsum(X, axis=0) / np.arange(1, len(X) + 1)[:, None]
+    return (X - means) / (X.std(0) + 1e-6)
+
+
+def spread_around_old_means(X: np.ndarray) -> np.ndarray:
+    count = np.arange(1, len(X) + 1)[:, None]
+    U = X - np.cumsum(X, axis=0) / count
+    return U / (np.sqrt(np.cumsum(U**2, axis=0) / count) + 1e-6)
+
+
+EXERCISES = [
+    value(
+        "the smallest such vocabulary, a number",
+        half_at_the_ends,
+        {
+            "The final layer has a bias: V(2d + 1) numbers, not 2Vd.": 19_954_688 // 1024 + 1,
+            "One less is not enough, and a whole number is wanted: round up.": 19_954_688 // 1025,
+            "Embedding and final layer are two matrices here.": 19_954_688 // 512,
+            "At least half of all, not as many as half of the rest.": 19_954_688 // 2050 + 1,
+        },
+    ),
+    function(
+        "a function `error(d, L)`: by how much the number of parameters in the blocks of GPT-2 exceeds 12Ld², relative to 12Ld²",
+        [(1600, 48), (768, 12), (8, 1), (16, 3)],
+        rule_error,
+        {
+            "The layers' biases are counted, the gains and biases of the normalization are not.": lambda d, L: 9 / (12 * d),
+            "The biases of queries, keys and values are missing.": lambda d, L: 10 / (12 * d),
+            "This is in percent.": lambda d, L: 1300 / (12 * d),
+            "The error is relative to one block, and does not depend on L.": lambda d, L: 13 / (12 * d) * L,
+        },
+        tol=1e-9,
+    ),
+    function(
+        "a function `told_apart(L, t, u) -> bool`: can a model of L blocks without positions give token sequences t and u of one length"
+        " different last rows?",
+        [(L, t, u) for L in (1, 2, 3) for t, u in [((1, 2, 3), (2, 1, 3)), ((1, 2, 3), (1, 3, 2)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 3), (1, 2, 2, 3)),
+                                                 ((4, 1, 2, 3), (2, 4, 1, 3))]],
+        told_apart,
+        {
+            "With one block the order of the rows before the last is lost.": lambda L, t, u: t != u,
+            "The mask knows the order: with two blocks even without positions.": lambda L, t, u: (sorted(t), t[-1]) != (sorted(u), u[-1]),
+            "The last row knows its own token.": lambda L, t, u: t != u if L > 1 else sorted(t) != sorted(u),
+            "One block hears which tokens there are, and how often.": lambda L, t, u: t != u if L > 1 else t[-1] != u[-1],
+        },
+    ),
+    holds(
+        "a pair of functions `(indexed, rowwise)`, each of which changes the weights of a `TransformerLM` in place",
+        silenced,
+        [(lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None))),
+         (lambda m: silence(m, slice(None), True), lambda m: silence(m, slice(None), True)),
+         (lambda m: silence(m, slice(1)), lambda m: silence(m, slice(None), True)),
+         (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(0), True)),
+         (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None), True, True))],
+    ),
+    function(
+        "a function `mended(X)`: the autoregressive operator nearest to the proposal, in which row i is standardized over the rows 0, …, i"
+        " (divide by the standard deviation plus 0.000001)",
+        lambda rng, n: (rng.normal(size=(n, 3)),),
+        running,
+        {
+            "This is the proposal: it looks at all positions.": over_rows,
+            "This normalizes each row for itself.": lambda X: over_rows(X, 1),
+            "The means are running, the standard deviations still know the later rows.": shared_spread,
+            "The squares are taken around the means of earlier times, not around that of the rows 0, …, i.": spread_around_old_means,
+        },
+        tol=1e-6,
+    ),
+]

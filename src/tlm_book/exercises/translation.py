@@ -1,0 +1,147 @@
+"""Graders for the exercises of the chapter translation."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tlm_book.exercises.grading import call, function, holds, value
+from tlm_book.spec.translation import beam_search
+from tlm_book.translation import ADJECTIVES, NOUNS, noun_phrase, plural
+
+Table = Mapping[tuple[int, ...], Sequence[float]]
+
+
+def model_of(chances: Table, otherwise: Sequence[float] = (1e-9, 0.34, 0.33, 0.33)) -> Callable[[np.ndarray], np.ndarray]:
+    """The model with these chances after these words (without the start)."""
+    def T(tokens: np.ndarray) -> np.ndarray:
+        rows = [chances.get(tuple(int(t) for t in tokens[1:i + 1]), otherwise) for i in range(len(tokens))]
+        return np.log(np.maximum(rows, 1e-12))
+    return T
+
+
+def fits(T: Any) -> Iterator[tuple[str, object]]:
+    for tokens in (np.array([0]), np.array([0, 2, 3])):
+        Z = np.asarray(call(T, tokens, names=["tokens"]))
+        yield f"For {len(tokens)} tokens the scores have shape {Z.shape}.", Z.ndim == 2 and len(Z) == len(tokens)
+
+
+def wider_is_worse(T: Any) -> Iterator[tuple[str, object]]:
+    yield from fits(T)
+    narrow, wide = (beam_search(T, 0, 1, 4, width)[0] for width in (1, 2))
+    yield "Both beams end with the same sentence.", narrow.tokens != wide.tokens
+    yield "The wider beam ends with the more probable sentence.", narrow.log_p > wide.log_p + 1e-6
+
+
+def short_or_long(T: Any) -> Iterator[tuple[str, object]]:
+    yield from fits(T)
+    plain, by_length = (beam_search(T, 0, 1, 4, 60, alpha)[0].tokens for alpha in (0.0, 1.0))
+    yield f"With α = 0 the answer has {len(plain)} tokens, the end among them, and not 1.", plain == (1,)
+    yield f"With α = 1 the answer has {len(by_length)} tokens, the end among them, and not 3.", len(by_length) == 3 and by_length[-1] == 1
+
+
+def phrases() -> list[tuple[list[str], list[str]]]:
+    """Noun phrases of the grammar, and the same with an adjective that follows the noun moved in front of it."""
+    found = []
+    after, before = ([a for a in ADJECTIVES if a.place == place] for place in ("after", "before"))
+    for noun, number, k in itertools.product(NOUNS[::9], "sp", range(4)):
+        for chosen in ([after[k]], [before[k % len(before)]], [before[k % len(before)], after[k]], []):
+            words = [word.text for word in noun_phrase(noun, number, "the", chosen, "x")[0]]
+            moves = bool(chosen) and chosen[-1].place == "after"
+            found.append((words, [*words[:-2], words[-1], words[-2]] if moves else words))
+    return found
+
+
+PHRASES = {tuple(words): want for words, want in phrases()}
+FOLLOWING = {form for a in ADJECTIVES if a.place == "after" for form in (a.masculine, a.feminine)}
+EVERY = {form for a in ADJECTIVES for form in (a.masculine, a.feminine)}
+
+
+def exchanged(move: Callable[[str, str, int], bool]) -> Callable[[list[str]], list[str]]:
+    """A wrong order: neighbours change places where `move(one, next, place)` says so."""
+    def put_in_order(french: list[str]) -> list[str]:
+        words = list(french)
+        for i in range(len(words) - 1):
+            if move(words[i], words[i + 1], i):
+                words[i], words[i + 1] = words[i + 1], words[i]
+        return words
+    return put_in_order
+
+
+def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
+    yield "A text is wanted.", isinstance(sentence, str)
+    words = sentence.lower().strip(" .!").split()
+    yield "Hand in the English sentence.", words and all(word.isascii() for word in words)
+    yield "In this sentence it is plain who is meant, or how many.", words[0] == "you"
+    adjectives = [a for a in ADJECTIVES if a.of_person == words[-1]]
+    yield "A quality of people is wanted: only an adjective shows who is meant.", words[1:2] == ["are"] and adjectives
+    forms = {(who, form) for a in adjectives for one in (a.masculine, a.feminine)
+             for who, form in (("tu", one), ("vous", one), ("vous", plural(one)))}
+    yield f"In this grammar it has {len(forms)} French translations.", len(forms) == 6
+
+
+@functools.cache
+def half_way() -> int:
+    """Count the operations of each step, and find the one half of which are scores."""
+    config = EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2, max_len=99)
+    model, cost = EncoderDecoder(config).eval(), []
+    state = model.begin(torch.zeros(1, 5, dtype=torch.long))
+    for _ in range(99):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            _, state = model.advance(torch.tensor([3]), state)
+        cost.append(counter.get_total_flops())
+    growth = cost[1] - cost[0]
+    return next(i for i in range(1, 99) if growth * i > cost[i - 1] - growth * i)
+
+
+def constant(row: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda tokens: np.log(np.maximum(np.tile(row, (len(tokens), 1)), 1e-12))
+
+
+EXERCISES = [
+    holds(
+        "a model `T(tokens)` that returns scores of shape (len(tokens), V), V ≥ 3: tokens[0] is the start 0, token 1 ends the sentence; at most 4 new"
+        " tokens, widths 1 and 2",
+        wider_is_worse,
+        [constant([1e-9, 0.4, 0.3, 0.3]), constant([1e-9, 0.1, 0.5, 0.4]),
+         model_of({(): [0, 0.1, 0.5, 0.4], (2,): [0, 0.2, 0.4, 0.4], (3,): [0, 1, 0, 0]}), lambda tokens: np.zeros(4)],
+    ),
+    holds(
+        "a model `T(tokens)` as in exercise 1; at most 4 new tokens",
+        short_or_long,
+        [constant([1e-9, 0.5, 0.25, 0.25]), constant([1e-9, 0.01, 0.5, 0.49]),
+         model_of({(): [0, 0.4, 0.35, 0.25], (2,): [0, 0.9, 0.05, 0.05]}), model_of({(): [0, 0.1, 0.8, 0.1], (2,): [0, 0.1, 0.1, 0.8], (2, 3): [0, 1, 0, 0]})],
+    ),
+    function(
+        "a function `put_in_order(french)` that takes and returns a list of words",
+        [(list(words),) for words in PHRASES],
+        lambda french: PHRASES[tuple(french)],
+        {
+            "Adjectives that stand before the noun are moved as well.": exchanged(lambda one, two, i: i > 0),
+            "Plural forms are adjectives, too.": exchanged(lambda one, two, i: two in FOLLOWING and i > 0),
+            "The whole phrase is turned round, the article included.": lambda french: french[::-1],
+            "Nothing is exchanged.": lambda french: list(french),
+            "Only the first word after the article is looked at.": exchanged(lambda one, two, i: i == 1 and two.rstrip("s") in EVERY),
+        },
+    ),
+    holds(
+        "the English sentence, as a text",
+        six_ways,
+        ["I am tired", "you work", "you are young", "the cat is black", "vous êtes fatigué", "you are a student", "they are tired"],
+    ),
+    value(
+        "the number of that word, for the model `EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2)` and a source of 5 tokens",
+        half_way,
+        {
+            "At that word the two are still equal, or nearly so: they do not cost more.": 43,
+            "Half of the rest is not the rest.": 22,
+            "The growth is that of scores and values together.": 87,
+            "The first step has one word already.": 45,
+        },
+    ),
+]

@@ -1,0 +1,137 @@
+"""The graders: each exercise of the book has one, typical wrong answers are recognised, and whatever an answer does is said plainly."""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import chapters as book
+import numpy as np
+import pytest
+
+from tlm_book import exercises
+from tlm_book.exercises import check, grading
+
+NUMBER = re.compile(r"^(?:\*\*(\d+)\.|### Exercise (\d+)\b)", re.M)
+GRADED = exercises.chapters()
+SCRIPT = Path(__file__).with_name("wrong_answers.py")
+
+
+def section(chapter: str) -> tuple[str, list[str]]:
+    """The text of a chapter's exercises, and their solutions."""
+    text, solutions, inside = [], [], False
+    for cell in book.read(chapter).cells:
+        if cell.cell_type == "markdown" and re.search(r"^## ", cell.source, re.M):
+            inside = re.findall(r"^## (.+)$", cell.source, re.M)[-1] == "Exercises"
+        if inside and cell.cell_type == "markdown":
+            text.append(cell.source)
+        elif inside and "hide-cell" in cell.metadata.get("tags", []):
+            solutions.append(cell.source)
+    return "\n\n".join(text), solutions
+
+
+@pytest.mark.parametrize("chapter", [name for name in book.chapters() if name not in book.appendices()])
+def test_every_exercise_has_a_grader_and_its_solution_passes_it(chapter):
+    """The solutions run with the notebooks; here: each of them calls the grader, and the text says what the grader wants."""
+    text, solutions = section(chapter)
+    assert chapter in GRADED, f"src/tlm_book/exercises/{chapter}.py is missing"
+    graders = exercises.exercises(chapter)
+    numbers = [int(a or b) for a, b in NUMBER.findall(text)]
+    assert numbers == list(range(1, len(graders) + 1)), f"exercises {numbers}, graders {list(graders)}"
+    assert len(solutions) == len(graders)
+    for (name, exercise), solution in zip(graders.items(), solutions):
+        assert re.search(rf'^assert check\(\s*"{name}"', solution, re.M), f"{name}: the solution is not graded"
+        assert f"*Hand in* {exercise.wants}" in text, f"{name}: the text does not say what the grader wants:\n{exercise.wants}"
+
+
+@functools.cache
+def outcomes() -> dict[str, list[list[str]]]:
+    """{exercise: [[what was handed in, the hint it should get or "", the hint it got], …]}, without the runtime type checker."""
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | {"OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_wrong_answers_are_recognised():
+    """Typical ones, three at least for each exercise, with the hint that is meant for them; and nonsense, which breaks no grader."""
+    assert list(outcomes()) == [name for chapter in GRADED for name in exercises.exercises(chapter)]
+    for name, handed_in in outcomes().items():
+        assert sum(answer.startswith("typical") for answer, _, _ in handed_in) >= 3, f"{name}: three typical wrong answers are wanted"
+        for answer, expected, hint in handed_in:
+            assert hint, f"{name}: passes with a wrong answer ({answer})"
+            assert expected in ("", hint), f"{name}, {answer}: wanted the hint {expected!r}, got {hint!r}"
+
+
+def zero_division(*inputs):
+    return 1 / 0
+
+
+def test_what_an_answer_does_is_said_plainly(monkeypatch):
+    monkeypatch.setattr(grading, "SECONDS", 0.2)
+
+    def forever(Y):
+        while True:
+            pass
+
+    def swallows(Y):
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    def spoils(Y):
+        Y[:] = np.cumsum(Y, axis=0)
+        return Y
+
+    assert "still running after 0.2 seconds" in check("operators-1", forever).hint
+    assert "still running after 0.2 seconds" in check("operators-1", swallows).hint
+    assert "changes its input" in check("operators-1", spoils).hint
+    assert "ZeroDivisionError" in check("operators-1", zero_division).hint and "shape (3, 3)" in check("operators-1", zero_division).hint
+    assert "Is there a `return`?" in check("operators-1", lambda Y: None).hint
+    assert "The answer is a function" in check("operators-1", np.eye(3)).hint
+    assert "takes 0 positional arguments" in check("operators-1", lambda: 0).hint
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    (lambda Y: np.cumsum(Y, axis=0).T, "shape"),
+    (lambda Y: -np.cumsum(Y, axis=0), "the sign is wrong"),
+    (lambda Y: 3 * np.cumsum(Y, axis=0), "3 times what is wanted"),
+    (lambda Y: np.cumsum(Y, axis=0) + 2, "off by 2"),
+    (lambda Y: np.cumsum(Y, axis=0)[::-1], "in reverse order"),
+    (lambda Y: np.cumsum(Y, axis=0) * np.append(np.ones(len(Y) - 1), 2)[:, None], "2 of 3 rows are right, row 2 is the first that is not"),
+    (lambda Y: np.cumsum(Y, axis=0).round(4), "nearly right"),
+    (lambda Y: np.cumsum(Y, axis=0) / 0 if len(Y) > 3 else np.cumsum(Y, axis=0), "Right for 3 of 6 inputs"),
+    (lambda Y: Y if len(Y) == 1 else Y**2, "Right for 1 of 6 inputs"),
+    (lambda Y: np.cumsum(Y, axis=0).astype(np.float16), "nearly right"),
+])
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_an_error_of_no_known_kind_is_described(wrong, words):
+    hint = check("operators-1", wrong).hint
+    assert words in hint, hint
+
+
+def test_the_right_answer_is_right_and_says_so():
+    result = check("operators-1", lambda Y: np.cumsum(Y, axis=0))
+    assert result and repr(result) == "operators-1: right." and result.hint == ""
+    assert check("decoder-block-1", lambda d, f: (4 * d * d + d, 2 * d * f + f + d, 4 * d))  # a dash does as well
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("atention-1", "attention-1"), ("attention-9", "attention-6"), ("attention", "attention-1"), ("", "operators-1"), ("loss-", "loss-1"),
+    ("multihead-2", "multi_head-1"),
+])
+def test_an_exercise_that_is_not_there_is_named(name, words):
+    with pytest.raises(ValueError, match=rf"exercise: got '{name}', want .*{words}"):
+        check(name, None)
+
+
+def test_a_difference_is_described_without_what_is_wanted():
+    for want in (12345, 0.98765, np.array([4321.0, 8765.0]), {"secret"}, "secret", (4321, "secret")):
+        for got in (1, -1.5, np.array([1.0, 2.0]), {"other"}, "other", (1, 2), None, object()):
+            words = grading.difference(got, want)
+            assert words and not re.search(r"12345|0\.98|4321|8765|secret", words), words
