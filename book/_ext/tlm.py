@@ -10,13 +10,17 @@ On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HT
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `tlm_statements` and `tlm_cells`;
 `tlm_html` writes it out. `tlm_math` writes the mathematics, `tlm_links` previews
-statements where they are linked, `tlm_light` keeps the pages light.
+statements where they are linked, `tlm_glossary` links terms, `tlm_catalogue` lists all statements, `tlm_api` all
+names of the package, `tlm_light` keeps the pages light.
 """
 
 import re
 from pathlib import Path
 from zlib import crc32
 
+import tlm_api
+import tlm_catalogue
+import tlm_glossary
 import tlm_light
 import tlm_links
 import tlm_math
@@ -77,6 +81,9 @@ def setup(app):
     app.connect("env-check-consistency", check_whole_book)
     tlm_math.setup(app)
     tlm_links.setup(app)
+    tlm_glossary.setup(app)
+    tlm_catalogue.setup(app)
+    tlm_api.setup(app)
     tlm_light.setup(app)
     # Pages are read anew when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))

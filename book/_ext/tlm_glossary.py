@@ -1,0 +1,117 @@
+"""The glossary: the first use of each of its words in a chapter's text links to its entry and previews it.
+
+An entry of `glossary.md` is a paragraph `<a id="term-head"></a>**Head** (*attention head*). …`: the name in bold, then other
+forms in italics in parentheses. Headings, statements, tables, code, mathematics and links stay as they are.
+"""
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from tlm_html import cell_caption, preview, statement
+from tlm_links import ancestors
+from tlm_statements import ANCHOR
+
+GLOSSARY = "glossary"  # the last part of the page's name
+NO_PROSE = (
+    nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.FixedTextElement, nodes.math, nodes.math_block, nodes.raw,
+    nodes.strong, nodes.table, nodes.container, nodes.caption, statement, cell_caption,
+)  # fmt: skip
+ENTRY = re.compile(r'<p><a id="(term-[\w-]+)"></a><strong>(.*?)</strong>(.*?)</p>', re.DOTALL)
+
+
+def is_glossary(docname):
+    return PurePosixPath(docname).name == GLOSSARY
+
+
+def collect_terms(app, doctree):
+    """Keep {id of an entry: its name and other forms} in the environment."""
+    if not is_glossary(app.env.docname):
+        return
+    terms = app.env.metadata[app.env.docname]["tlm_terms"] = {}
+    for name in doctree.findall(nodes.strong):
+        line = name.parent
+        before = "".join(node.astext() for node in line[: line.index(name)])
+        anchors = ANCHOR.findall(before)
+        if anchors:
+            terms[anchors[0]] = [name.astext(), *other_forms(line[line.index(name) + 1 :])]
+
+
+def other_forms(inline):
+    """The words in italics inside the parentheses with which the nodes begin."""
+    forms = []
+    if inline and inline[0].astext().startswith(" ("):
+        for node in inline:
+            if isinstance(node, nodes.emphasis):
+                forms.append(node.astext())
+            elif ")" in node.astext():
+                break
+    return forms
+
+
+def pattern_of(forms):
+    """One of the forms as a whole word, in the plural too; the first letter may be small or large. (What is done without loss has no loss.)"""
+    either = [f"[{form[0].lower()}{form[0].upper()}]{re.escape(form[1:])}" for form in sorted(forms, key=len, reverse=True)]
+    return re.compile(rf"(?<![\w-])(?<!without )(?:{'|'.join(either)})s?(?![\w-])")
+
+
+class FirstUses(SphinxPostTransform):
+    default_priority = 15  # after links are resolved (9) and before they get titles (20)
+
+    def run(self, **kwargs):
+        env = self.env
+        page = next((name for name in env.metadata if is_glossary(name)), None)
+        if page is None or not env.metadata[env.docname].get("tlm", {}).get("statements"):
+            return  # only chapters have statements
+        terms = {name: pattern_of(forms) for name, forms in env.metadata[page].get("tlm_terms", {}).items()}
+        uri = self.app.builder.get_relative_uri(env.docname, page)
+        left = set(terms)
+        for text in [node for node in self.document.findall(nodes.Text) if is_prose(node)]:
+            link_terms(text, terms, left, uri)
+
+
+def is_prose(text):
+    above = list(ancestors(text))
+    return any(isinstance(node, nodes.paragraph) for node in above) and not any(isinstance(node, NO_PROSE) for node in above)
+
+
+def link_terms(text, terms, left, uri):
+    """Link the terms of this text that are still `left`, and take them out. A word inside a longer term is no use of its own."""
+    parts, end, place = [], 0, 0
+    while matches := [(match.start(), -match.end(), name) for name, pattern in terms.items() if (match := pattern.search(text, place))]:
+        start, stop, name = min(matches)  # the first one; of two that begin together, the longer
+        place = -stop
+        if name not in left:
+            continue
+        left.remove(name)
+        link = nodes.reference("", "", nodes.Text(text[start:place]), internal=True, refuri=f"{uri}#{name}")
+        link["classes"] += ["term", "statement-link"]
+        link["reftitle"] = f"{name.removeprefix('term-').replace('-', ' ')}: glossary"
+        parts += [nodes.Text(text[end:start]), link]
+        end = place
+    if parts:
+        text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+
+
+def write_entries(app, pagename, templatename, context, doctree):
+    """The entries as previews, in the form of those of statements (tlm_links.py)."""
+    if is_glossary(pagename) and "body" in context:
+        head = '<div class="statement-head"><p class="statement-name"><span class="statement-label">Term</span> <b>{}</b></p></div>'
+        found = {name: head.format(title) + preview([f"<p>{rest.lstrip('. ')}</p>"]) for name, title, rest in ENTRY.findall(context["body"])}
+        target = Path(app.outdir, "_static", "previews", f"{GLOSSARY}.js")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"tlmPreviews({json.dumps(pagename)}, {json.dumps(found, ensure_ascii=False)});\n", encoding="utf-8")
+
+
+def read_anew(app, env, added, changed, removed):
+    """When the glossary has changed, every page is read and written anew."""
+    return list(env.found_docs) if any(map(is_glossary, [*added, *changed, *removed])) else []
+
+
+def setup(app):
+    app.connect("doctree-read", collect_terms)
+    app.add_post_transform(FirstUses)
+    app.connect("html-page-context", write_entries)
+    app.connect("env-get-outdated", read_anew)
