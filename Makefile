@@ -5,12 +5,13 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test thorough export execute serve bench weigh colab model clean
+.PHONY: help book test thorough mutants export execute serve bench weigh colab model rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every check"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
+	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
 	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
@@ -18,6 +19,7 @@ help:
 	@echo "make bench     measure speed beside other libraries"
 	@echo "make weigh     measure weight and speed of every page of the site in a browser"
 	@echo "make model     train the small model that ships with the package"
+	@echo "make rhymes    train the other one, whose heads the chapter heads looks at (minutes)"
 
 $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; name one with: make PYTHON=/path/to/python3"; exit 1; }
@@ -36,7 +38,11 @@ test: $(READY)
 	@echo "All checks passed: every chapter ran and gave its printed outputs, and every test in tests/ held."
 
 thorough: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py tests/test_training.py
+
+# Measures only what has changed since the last time, and writes book/mutation_testing.md.
+mutants: $(READY)
+	PYTHONPATH=book/_tools OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ONLY)
 
 export: $(READY)
 	$(BIN)/python book/_tools/export.py
@@ -66,6 +72,11 @@ model: $(READY)
 	rm -rf _build/model
 	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
 	rm -rf book/data/model && mv _build/model book/data/model
+
+rhymes: $(READY)
+	rm -rf _build/rhymes
+	OMP_NUM_THREADS=1 $(BIN)/python -c "from tlm_book.heads import train_rhymes; train_rhymes('_build/rhymes')"
+	rm -rf book/data/rhymes && mv _build/rhymes book/data/rhymes
 
 clean:
 	rm -rf _build .venv

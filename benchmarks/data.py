@@ -12,13 +12,30 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
-from harness import Spread, about, in_turn, parser, ratio, side_by_side, table, timed, torch_machine, write
+from harness import (
+    Spread,
+    about,
+    in_turn,
+    parser,
+    ratio,
+    side_by_side,
+    table,
+    timed,
+    torch_machine,
+    write,
+)
 from safetensors.torch import load_file, load_model, save_file
 
-from tlm_book.scaling import read_tokens, state_of, write_checkpoint, write_tokens
+from tlm_book.scaling import state_of, write_checkpoint, write_tokens
 from tlm_book.tokenization import Tokenizer
-from tlm_book.training import TrainConfig, load, optimizer_for, sample_batch, save, stored_weights
+from tlm_book.training import (
+    TrainConfig,
+    load,
+    optimizer_for,
+    sample_batch,
+    save,
+    stored_weights,
+)
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 SIZES = {"S": (16, 128), "L": (4, 256)}

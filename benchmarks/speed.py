@@ -430,7 +430,7 @@ def step_table(steps: dict[str, dict[str, Timing]]) -> list[dict[str, str]]:
             row[f"{size}, ms"] = now.ms()
             row[f"{size}: gain"] = "" if before is None else f"{ratio(before, now).median:.2f} ×"
             before = now
-    first, last = list(STEPS)[0], list(STEPS)[-1]
+    first, *_, last = STEPS
     total = {"step": "all together"}
     for size, times in steps.items():
         total |= {f"{size}, ms": "", f"{size}: gain": f"{ratio(times[first], times[last]).median:.2f} ×"}

@@ -16,8 +16,29 @@ import networkx as nx
 import numpy as np
 import torch
 
-from tlm_book import attention, auditing, decoder_block, embedding, encoder_decoder, feed_forward, gradients, inference, loss, multi_head
-from tlm_book import normalization, operators, positional_encoding, scaling, tokenization, training, transformer_lm, translation
+from tlm_book import (
+    attention,
+    auditing,
+    decoder_block,
+    embedding,
+    encoder_decoder,
+    exercises,
+    feed_forward,
+    gradients,
+    inference,
+    loss,
+    multi_head,
+    normalization,
+    notation,
+    operators,
+    positional_encoding,
+    pretrained,
+    scaling,
+    tokenization,
+    training,
+    transformer_lm,
+    translation,
+)
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import embedding as s_embedding
@@ -56,6 +77,10 @@ def tokens(*numbers: int) -> torch.Tensor:
 
 def ids(*numbers: int) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)
+
+
+def heads_of(h: int) -> dict[str, torch.Tensor]:
+    return {"W_Q": z(h, 4, 2), "W_K": z(h, 4, 2), "W_V": z(h, 4, 2), "W_O": z(2 * h, 4)}
 
 
 def translator() -> encoder_decoder.EncoderDecoder:
@@ -190,6 +215,12 @@ def text_file(content: bytes) -> object:
         return training.read_text(path)
 
 
+def saved_folder(call: Callable[[Path], object]) -> object:
+    """The call with a folder that `training.save` wrote."""
+    with tempfile.TemporaryDirectory() as place:
+        return call(training.save(Path(place) / "model", model(), tokenizer()))
+
+
 def in_folder(call: Callable[[Path], object]) -> object:
     """The call with an empty folder."""
     with tempfile.TemporaryDirectory() as place:
@@ -265,6 +296,16 @@ CASES = [
     Case("PositionalEncoding max_len 0", lambda: positional_encoding.PositionalEncoding(0, 4), ValueError, ("max_len: got 0", "at least 1")),
     Case("split_heads rows", lambda: multi_head.split_heads(z(10, 4), 2), ValueError, ("weight: got 10 rows", "3·n_heads = 6")),
     Case("fuse_heads axes", lambda: multi_head.fuse_heads(z(3, 4, 2)), ValueError, ("weights: got shape (3, 4, 2)", "(3, h, d, k)")),
+    Case("to_layout unknown", lambda: notation.to_layout(heads_of(2), "llama"), ValueError, ("layout: got 'llama'", "one of 'tlm_book'")),
+    Case("to_layout without W_Q", lambda: notation.to_layout({"W_V": z(2, 4, 2)}, "torch"), ValueError, ("weights: got the names W_V", "want W_Q")),
+    Case("to_layout W_O", lambda: notation.to_layout(heads_of(2) | {"W_O": z(3, 4)}, "torch"), ValueError, ("W_O: got shape (3, 4)", "(4, d)")),
+    Case("to_layout some biases", lambda: notation.to_layout(heads_of(2) | {"b_Q": z(2, 2)}, "torch"), ValueError, ("got 1 of b_Q", "all or none")),
+    Case("from_layout without heads", lambda: notation.from_layout({}, 0, "gpt2"), ValueError, ("n_heads: got 0", "at least 1")),
+    Case("from_layout without weights", lambda: notation.from_layout({"c_attn.bias": z(6)}, 1, "gpt2"), ValueError, ("state: got the names c_attn.bias", "want c_attn.weight")),
+    Case("from_layout heads", lambda: notation.from_layout(notation.to_layout(heads_of(2), "gpt2"), 3, "gpt2"), ValueError, ("n_heads: got 3", "a divisor of 4")),
+    Case("from_layout another layer", lambda: notation.from_layout({"c_attn.weight": z(4, 11), "c_proj.weight": z(4, 4)}, 2, "gpt2"), ValueError, ("state: got 11 columns and 4 rows of W_O",)),
+    Case("to_columns heads", lambda: notation.to_columns(heads_of(2) | {"W_Q": z(1, 4, 2)}), ValueError, ("W_Q: got shape (1, 4, 2)", "(2, 4, k)")),
+    Case("from_columns without W_o", lambda: notation.from_columns({"W_q": z(2, 2, 4)}), ValueError, ("columns: got the names W_q", "want W_k")),
     # layers: inputs
     Case("Embedding token negative", lambda: embedding.Embedding(5, 4)(tokens(0, -1)), IndexError, ("tokens: got a token -1", "from 0 to 4")),
     Case("Embedding token too big", lambda: embedding.Embedding(5, 4)(tokens(0, 5)), IndexError, ("tokens: got a token 5", "vocab_size = 5")),
@@ -756,6 +797,26 @@ CASES = [
     Case("beam_search from nan", lambda: translation.beam_search(spoiled_translator(), tokens(3)[None]), ValueError, ("model: got scores", "finite")),
     Case("beam_search other model", lambda: translation.beam_search(model(), tokens(3)[None]), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
     Case("spec beam_search width 0", lambda: s_translation.beam_search(lambda y: X(len(y), 3), 0, 1, 4, 0), ValueError, ("width: got 0", "at least 1")),
+    Case("EncoderDecoderConfig halves of what is learned", lambda: encoder_decoder.EncoderDecoderConfig(4, pe="learned", pe_halves=True), ValueError, ("pe_halves: got True", "pe = 'learned'")),
+    Case("EncoderDecoderConfig halves text", lambda: encoder_decoder.EncoderDecoderConfig(4, pe_halves="no"), TypeError, ("pe_halves: got 'no'", "True or False")),
+    Case("pretrained load_gpt2 no folder", lambda: pretrained.load_gpt2("./nowhere"), FileNotFoundError, ("name_or_folder: got './nowhere'", "a folder, or a name on the hub")),
+    Case("pretrained load_marian no folder", lambda: pretrained.load_marian("../no/where"), FileNotFoundError, ("name_or_folder: got", "a name on the hub")),
+    Case("pretrained load_gpt2 empty folder", lambda: in_folder(pretrained.load_gpt2), FileNotFoundError, ("folder: got", "without config.json")),
+    Case("pretrained load_gpt2 what train saved", lambda: saved_folder(pretrained.load_gpt2), ValueError, ("model.safetensors: got no tensor", "each tensor that config.json calls for")),
+    Case("pretrained save_gpt2 other model", lambda: pretrained.save_gpt2(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
+    Case("pretrained save_gpt2 other settings", lambda: pretrained.save_gpt2(model(), "nowhere"), ValueError, ("model.config.", "as in every GPT-2")),
+    Case("pretrained save_marian other model", lambda: pretrained.save_marian(model(), "nowhere"), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
+    Case("pretrained save_marian other settings", lambda: pretrained.save_marian(translator(), "nowhere"), ValueError, ("model.config.", "as in every Marian")),
+    Case("pretrained gpt2_config other model", lambda: pretrained.gpt2_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'gpt2'")),
+    Case("pretrained marian_config nothing", lambda: pretrained.marian_config({}), ValueError, ("config.json: got no field ['vocab_size'", "Marian")),
+    Case("pretrained gpt2_fields", lambda: pretrained.gpt2_fields(Config.gpt2(3, norm="post")), ValueError, ("model.config.norm: got 'post'", "'pre'")),
+    Case("pretrained check_fingerprint", lambda: in_folder(lambda f: [(f / ("0" * 40)).write_bytes(b""), (f / "x").symlink_to(f / ("0" * 40)), pretrained.check_fingerprint(f / "x")]), ValueError, ("got a file with fingerprint", "fetch it again")),
+    Case("pretrained translate_marian one str", lambda: pretrained.translate_marian(translator(), None, "je"), TypeError, ("sentences: got one str", "a list of str")),
+    Case("pretrained translate_marian nothing", lambda: pretrained.translate_marian(translator(), None, []), ValueError, ("sentences: got none", "at least one")),
+    Case("exercises check no such chapter", lambda: exercises.check("atention-1", 0), ValueError, ("exercise: got 'atention-1'", "attention-1")),
+    Case("exercises check no such number", lambda: exercises.check("attention-7", 0), ValueError, ("exercise: got 'attention-7'", "attention-6")),
+    Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
+    Case("exercises exercises no such chapter", lambda: exercises.exercises("multihead"), ValueError, ("chapter: got 'multihead'", "multi_head")),
     Case("spec greedy_search max_new 0", lambda: s_translation.greedy_search(lambda y: X(len(y), 3), 0, 1, 0), ValueError, ("max_new: got 0", "at least 1")),
 ]  # fmt: skip
 

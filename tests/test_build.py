@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import chapters as book
@@ -29,8 +30,9 @@ PRINTED = {  # what may be wrapped on a narrow page, and what may not
 
 def notebook(*sources):
     cells = [nbformat.v4.new_markdown_cell(source) for source in sources]
-    for text in sum(PRINTED.values(), []):
-        cells.append(nbformat.v4.new_code_cell("print(text)", execution_count=1, outputs=[nbformat.v4.new_output("stream", text=text)]))
+    for text in chain.from_iterable(PRINTED.values()):
+        outputs = [nbformat.v4.new_output("stream", text=text)]
+        cells += [nbformat.v4.new_code_cell("print(text)", execution_count=1, outputs=outputs)]
     metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
     return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
@@ -92,3 +94,47 @@ def test_a_missing_chapter_stops_the_build(small_book):
     status, said = small_book()
     assert status != 0
     assert "book/third" in said
+
+
+GLOSSARY = '# Glossary\n\n<a id="term-row"></a>**Row** (*line*). A thing in $\\mathbb R^d$, see [it](first.ipynb#T-there).\n\n<a id="term-row-sum"></a>**Row sum**. A number.\n'
+USES = """# Rows are here
+
+<a id="T-rows"></a>
+
+> **Definition** (rows). A row is a row.
+
+`row`, $row$, **row**, [a row](first.ipynb#T-there) and Arrows. Row sums and a row sum and two Rows and a line.
+
+| row |
+|---|
+| row |
+"""
+STATEMENTS = '# All\n\n<div data-statements="summary"></div>\n\n## W\n\n<div data-statements="W"></div>\n\n## Own\n\n<div data-statements="T"></div>\n'
+
+
+def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
+    """The first use in prose alone; the list of statements knows where each is stated and checked. A change of the glossary reaches the chapters."""
+    folder = small_book.folder / "book"
+    toc = {"format": "jb-book", "root": "book/first", "chapters": [{"file": f"book/{name}"} for name in ("second", "glossary", "statements")]}
+    (small_book.folder / "_toc.yml").write_text(yaml.safe_dump(toc), encoding="utf-8")
+    (folder / "data").mkdir()
+    (folder / "data" / "statements.csv").write_text("id,kind,verdict,chapter\nW-gone,claim,false,second\n", encoding="utf-8")
+    (folder / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
+    (folder / "statements.md").write_text(STATEMENTS, encoding="utf-8")
+    status, said = small_book(USES)
+    assert status == 0, said
+    html = {name: (small_book.folder / "_build" / "html" / "book" / f"{name}.html").read_text(encoding="utf-8") for name in ("second", "statements")}
+    terms = re.findall(r'<a class="term statement-link[^"]*" href="glossary.html#(term-[\w-]+)" title="([^"]+)">([^<]+)</a>([^<]{0,6})', html["second"])
+    assert [term[:3] for term in terms] == [("term-row-sum", "row sum: glossary", "Row sums"), ("term-row", "row: glossary", "Rows")], terms
+    previews = (small_book.folder / "_build" / "html" / "_static" / "previews" / "glossary.js").read_text(encoding="utf-8")
+    assert '"term-row": "' in previews and "mathbb R^d" in previews and "href" not in previews
+
+    rows = re.findall(r'<tr data-verdict="([^"]+)"><th scope="row"><code>([^<]+)</code>(.*?)</tr>', html["statements"])
+    assert [row[:2] for row in rows] == [("false", "W-gone"), ("proved-here", "T-there"), ("proved-here", "T-rows")]
+    assert "not stated" in rows[0][2] and "not checked" in rows[0][2] and 'href="second.html#T-rows"' in rows[2][2]
+
+    (folder / "glossary.md").write_text(GLOSSARY.replace("(*line*)", "(*lines*, *line*)").replace("**Row**", "**Column**"), encoding="utf-8")
+    status, said = small_book(USES)
+    assert status == 0, said
+    again = (small_book.folder / "_build" / "html" / "book" / "second.html").read_text(encoding="utf-8")
+    assert re.findall(r'href="glossary.html#(term-[\w-]+)" title="[^"]+">([^<]+)</a>', again) == [("term-row-sum", "Row sums"), ("term-row", "line")]

@@ -67,7 +67,7 @@ def colab(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("colab")
     source = folder / "source"
     shutil.copytree(book.ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-text"):
         shutil.copy(book.ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder, source], check=True)

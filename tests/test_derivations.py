@@ -22,9 +22,24 @@ from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderC
 from tlm_book.feed_forward import ACTIVATIONS, FeedForward
 from tlm_book.multi_head import CrossAttention, MultiHeadAttention
 from tlm_book.normalization import Normalization
-from tlm_book.operators import MEANS, Causal, Kind, add, concat, compose, derive, derives, residual
+from tlm_book.operators import (
+    MEANS,
+    Causal,
+    Kind,
+    add,
+    compose,
+    concat,
+    derive,
+    derives,
+    residual,
+)
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
-from tlm_book.spec.operators import is_autoregressive, is_equivariant, is_indexed_rowwise, is_rowwise
+from tlm_book.spec.operators import (
+    is_autoregressive,
+    is_equivariant,
+    is_indexed_rowwise,
+    is_rowwise,
+)
 from tlm_book.transformer_lm import Config, TransformerLM
 
 D, TOL = 4, 1e-7  # the width of all rows; far above the rounding of float64, far below a leak

@@ -1,8 +1,8 @@
 """The package is what the chapters export, its imports follow the table of contents, and every definition names its chapter."""
 
 import ast
-import inspect
 import importlib
+import inspect
 import subprocess
 import sys
 

@@ -12,7 +12,13 @@ import pytest
 import torch
 from merging import merged
 
-from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
+from tlm_book.viewer import (
+    clock_hands,
+    epsilon_spread,
+    merge_stepper,
+    sampling,
+    softmax_temperature,
+)
 from tlm_book.viewer.base import number
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", " a\n\t", "&amp;", "$x$",
@@ -83,7 +89,7 @@ def test_same_bytes_in_fresh_processes():
         "assert 'torch' not in sys.modules, 'the pictures must not load torch'"
     )
     runs = {subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout for _ in range(2)}
-    assert len(runs) == 1 and "<merge stepper: 2 tokens become 1 in 1 merges; step 0>".encode() in runs.pop()
+    assert len(runs) == 1 and b"<merge stepper: 2 tokens become 1 in 1 merges; step 0>" in runs.pop()
 
 
 def test_hostile_strings_stay_text():

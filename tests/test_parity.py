@@ -22,7 +22,6 @@ from tlm_book.decoder_block import NORMS, VARIANTS
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.inference import complete, generate
 from tlm_book.loss import shift, weighted_loss
-from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import EPS_MODES
 from tlm_book.operators import Kind
 from tlm_book.positional_encoding import KINDS
@@ -32,7 +31,14 @@ from tlm_book.spec.attention import attention as s_attention
 from tlm_book.spec.positional_encoding import sinusoid
 from tlm_book.spec.transformer_lm import transformer_lm as s_transformer_lm
 from tlm_book.tokenization import Tokenizer
-from tlm_book.training import TrainConfig, evaluate, load, save, train, train_from_file
+from tlm_book.training import (
+    TrainConfig,
+    evaluate,
+    load,
+    save,
+    train,
+    train_from_file,
+)
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 PRESETS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani")

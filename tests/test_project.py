@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 
 import chapters as book
 import pytest
+import yaml
 
 
 def test_corpus_ships_and_is_large_enough():
@@ -55,7 +57,7 @@ def test_no_file_names_a_place_on_some_machine():
 def wheel_site(tmp_path_factory):
     """The package installed from a wheel into an empty folder, without the repository in sight."""
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("src", "pyproject.toml", "README.md"):
+    for name in ("src", "pyproject.toml", "README.md", "LICENSE", "LICENSE-text"):
         source, copy = book.ROOT / name, folder / "source" / name
         copy.parent.mkdir(exist_ok=True)
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.egg-info")) if source.is_dir() else shutil.copy(source, copy)
@@ -75,3 +77,59 @@ def test_the_wheel_is_whole(wheel_site):
         "assert len(tokenizer) == model.config.vocab_size"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})
+
+
+def test_the_wheel_says_what_it_is(wheel_site):
+    (metadata,) = wheel_site.glob("tlm_book-*.dist-info")
+    assert (wheel_site / "tlm_book" / "py.typed").exists()
+    for name in ("LICENSE", "LICENSE-text"):
+        assert (metadata / "licenses" / name).read_bytes() == (book.ROOT / name).read_bytes()
+    lines = (metadata / "METADATA").read_text(encoding="utf-8").splitlines()
+    assert "License-Expression: MIT AND CC-BY-4.0" in lines and f"Version: {version('tlm_book')}" in lines
+
+
+ALONE = """import sys
+sys.modules |= dict.fromkeys(("tokenizers", "tiktoken", "transformers", "hypothesis", "nbformat", "jupytext", "pytest"))
+from pathlib import Path
+
+import torch
+
+from tlm_book import audit, load
+from tlm_book.__main__ import main
+from tlm_book.spec.attention import attention_pattern
+from tlm_book.viewer import attention
+
+Path("text.txt").write_text("The tide comes in and the tide goes out. " * 150)
+small = "--steps 3 --vocab-size 280 --d-model 16 --layers 1 --heads 2 --context 32 --batch-size 2 --device cpu --quiet"
+assert main(["train", "--data", "text.txt", "--out", "model", *small.split()]) == 0
+assert main(["generate", "--model", "model", "--prompt", "The tide", "--tokens", "5", "--device", "cpu"]) == 0
+model, tokenizer = load("model", "cpu")
+words = tokenizer.encode("How the tide goes")
+assert len(words) > 2 and audit(model, torch.tensor([words]), modes=["eval"], progress=False).ok
+html = attention([tokenizer.token_text(word) for word in words], model.patterns(torch.tensor(words))).to_html()
+assert "<script" in html and "tide" in html
+"""
+
+
+def test_the_wheel_works_without_the_book(wheel_site, tmp_path):
+    """Train on a text file, write, audit, look: with what the package asks for alone."""
+    environment = {"PYTHONPATH": str(wheel_site), "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", ALONE], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "The tide" in done.stdout
+
+
+def test_citation_and_licences():
+    cited = yaml.safe_load((book.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    site = yaml.safe_load((book.ROOT / "_config.yml").read_text(encoding="utf-8"))
+    assert cited["cff-version"] == "1.2.0" and cited["version"] == version("tlm_book")
+    assert cited["title"] == site["title"] and cited["repository-code"] == book.repository_url()
+    assert [author["name"] for author in cited["authors"]] == [site["author"]] and cited["license"] == ["MIT", "CC-BY-4.0"]
+    assert site["author"] in (book.ROOT / "LICENSE").read_text(encoding="utf-8")
+    text = (book.ROOT / "LICENSE-text").read_text(encoding="utf-8")
+    assert site["author"] in text and "https://creativecommons.org/licenses/by/4.0/legalcode" in text
+
+
+def test_the_version_stands_in_one_place():
+    project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in project["project"] and project["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "tlm_book.__version__"}}

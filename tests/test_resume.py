@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tlm_book.scaling import checkpoints, run_folder, train_files
-from tlm_book.tokenization import documents
+from tlm_book.scaling import (
+    checkpoints,
+    read_notes,
+    run_folder,
+    train_files,
+    write_tokens,
+)
+from tlm_book.tokenization import Tokenizer, documents
 
 HERE = Path(__file__).parent
 TINY = {"steps": 8, "vocab_size": 280, "d_model": 16, "layers": 1, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2}
@@ -159,3 +165,101 @@ everything = file.tokens.long()
 assert own() - before > 50_000_000  # what this test would see
 """
     alone("-c", code, timeout=300)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(text):
+    """It would be removed when the run is complete."""
+    folder = run_folder(text.parent / "model")
+    folder.mkdir()
+    (folder / "diary.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ValueError, match="folder: got .*diary.txt"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)
+    assert contents(folder) == {"diary.txt": b"mine"}
+
+
+ACTS = ("mkdir", "rename", "replace", "unlink", "remove", "rmdir")  # what changes a folder
+
+
+def test_a_good_checkpoint_is_there_before_and_after_every_act(text, monkeypatch):
+    """With only one to keep: at each change of a folder, the last complete checkpoint is whole, and neither the newest nor the best so far is lost."""
+    from safetensors.torch import load_file
+
+    folder, seen = run_folder(text.parent / "model"), []
+
+    def look():
+        found = checkpoints(folder)
+        notes = [(path, read_notes(path)) for path in found]  # no half of one has its name
+        assert all(load_file(path / "state.safetensors") for path in found)
+        best = min((note["held_out"] for _, note in notes), default=float("inf"))
+        seen.append((notes[-1][1]["step"] if notes else 0, -best))
+        assert seen == sorted(seen, key=lambda pair: pair[0]) and seen == sorted(seen, key=lambda pair: pair[1]), "a checkpoint was lost"
+
+    def watched(act):
+        def wrapped(*arguments, **options):
+            look()
+            result = act(*arguments, **options)
+            look()
+            return result
+
+        return wrapped
+
+    for name in ACTS:
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    begun(text, step=8, keep=1, eval_every=1, lr=1.0, min_lr=1.0, warmup=0)  # jumps about: the last is not the best
+    monkeypatch.undo()
+    assert {step for step, _ in seen} == set(range(9)) and len({best for _, best in seen}) > 3
+    assert len(checkpoints(folder)) == 2
+
+
+def refuse_to_rename(monkeypatch, name):
+    """Every renaming to that name fails, as when the disk is gone."""
+    for act in ("rename", "replace"):
+        real = getattr(os, act)
+
+        def fails(source, target, *rest, real=real, **options):
+            if Path(target).name.startswith(name):
+                raise OSError("no such luck")
+            return real(source, target, *rest, **options)
+
+        monkeypatch.setattr(os, act, fails)
+
+
+def test_a_checkpoint_that_cannot_be_renamed_leaves_the_others(text, monkeypatch):
+    folder = begun(text, keep=1)
+    before = contents(folder)
+    refuse_to_rename(monkeypatch, "step-")
+    with pytest.raises(OSError, match="no such luck"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, keep=1, **TINY)
+    monkeypatch.undo()
+    after = contents(folder)
+    assert {k: v for k, v in before.items() if k != "log.jsonl"} == {k: v for k, v in after.items() if k != "log.jsonl"}
+    train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, keep=1, **TINY)
+    assert not folder.exists()
+
+
+def test_a_token_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    words, file = Tokenizer.train(["a bell"], 257), tmp_path / "bells.tokens"
+    write_tokens(file, ["the old one"], words)
+    before = contents(tmp_path)
+
+    def more():
+        """Documents; the file of that name is the old one as long as they come."""
+        for text in ("a bell", "two bells"):
+            assert file.read_bytes() == before["bells.tokens"]
+            yield text
+
+    refuse_to_rename(monkeypatch, "bells")
+    with pytest.raises(OSError, match="no such luck"):
+        write_tokens(file, more(), words)  # the last act is one renaming
+    assert contents(tmp_path) == before
+    monkeypatch.undo()
+
+    def breaks():
+        yield "a bell"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(file, breaks(), words)
+    assert contents(tmp_path) == before
+    new = write_tokens(file, more(), words)
+    assert new.head["documents"] == 2 and sorted(contents(tmp_path)) == ["bells.tokens"]

@@ -16,9 +16,23 @@ import tiktoken
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
-from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, byte_characters, documents, train_by_tokenizers
+from tlm_book.tokenization import (
+    GPT2_PATTERN,
+    PATTERN,
+    Tokenizer,
+    byte_characters,
+    documents,
+    train_by_tokenizers,
+)
 
 PATTERNS = {"book": PATTERN, "gpt2": GPT2_PATTERN}
 SPECIALS = ["<|endoftext|>", "<|pad|>"]

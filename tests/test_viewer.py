@@ -237,7 +237,7 @@ def test_still_drawing_shows_the_largest_weight_of_each_block(n):
             level[int(y) // side, int(x) // side] = ("#d5dae1", *style.SEQUENTIAL_STOPS).index(colour) - 1
     want = [[np.rint(8 * np.sqrt(np.rint(255 * A[a : a + k, b : b + k].max()) / 255)) for b in range(0, n, k)] for a in range(0, n, k)]
     want = np.where(np.triu(np.ones(level.shape), 1) > 0, -1, want) if n % 2 == 0 else want
-    assert np.array_equal(level, want) and f'aria-label="weights of layer 0, head 0"' in still
+    assert np.array_equal(level, want) and 'aria-label="weights of layer 0, head 0"' in still
 
 
 A3 = softmax((3, 3))

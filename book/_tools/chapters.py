@@ -9,19 +9,30 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
 SOURCE = ROOT / "src" / "tlm_book"
+APPENDIX = "Appendix"  # the caption of the last part
 DIRECTIVE = re.compile(r"^#\|\s*(\w+)\s*:?\s*(.*)$")
 
 
-def table_of_contents() -> list[str]:
-    """Names of all pages in the order of `_toc.yml`, the landing page first."""
+def parts() -> dict[str, list[str]]:
+    """{caption of a part: its notebooks}, in the order of `_toc.yml`. Pages of plain Markdown (`book/X.md`) have no cells and are left out."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    files = [toc["root"]] + [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    return [Path(file).stem for file in files]
+    files = {part["caption"]: [Path(chapter["file"]).stem for chapter in part["chapters"]] for part in toc["parts"]}
+    return {caption: [name for name in names if not (BOOK / f"{name}.md").exists()] for caption, names in files.items()}
+
+
+def appendices() -> list[str]:
+    """Notebooks of the appendix. They run and may export like chapters; they need no exercises and hold no statements."""
+    return parts().get(APPENDIX, [])
 
 
 def chapters() -> list[str]:
-    """Names of the chapters: every page but the landing page."""
-    return table_of_contents()[1:]
+    """Names of the chapters and after them of the appendices: every notebook but the landing page."""
+    return [name for names in parts().values() for name in names]
+
+
+def table_of_contents() -> list[str]:
+    """Names of all notebooks, the landing page first."""
+    return ["index", *chapters()]
 
 
 def notebook_path(name: str) -> Path:

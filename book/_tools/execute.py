@@ -7,9 +7,8 @@ import os
 import sys
 
 import nbformat
-from nbclient import NotebookClient
-
 from chapters import BOOK, install_cell, notebook_path, read, table_of_contents
+from nbclient import NotebookClient
 
 KEPT = {"tags", "mystnb"}
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -8,7 +8,15 @@ import ast
 import sys
 from pathlib import Path
 
-from chapters import BOOK, SOURCE, chapters, directives, notebook_path, read, without_directives
+from chapters import (
+    BOOK,
+    SOURCE,
+    chapters,
+    directives,
+    notebook_path,
+    read,
+    without_directives,
+)
 
 
 def heading(markdown: str) -> str | None:
@@ -72,7 +80,7 @@ def exported() -> dict[Path, bytes]:
     return files
 
 
-BY_HAND = {"__init__.py", "__main__.py", "checks.py", "spec/__init__.py"}
+BY_HAND = {"__init__.py", "__main__.py", "checks.py", "py.typed", "spec/__init__.py"}
 
 
 def differences() -> list[str]:
@@ -82,7 +90,7 @@ def differences() -> list[str]:
              if not path.exists() or path.read_bytes() != text]
     for path in SOURCE.rglob("*"):
         name = path.relative_to(SOURCE).as_posix()
-        if path.is_file() and path not in want and name not in BY_HAND and not name.startswith("viewer/") \
+        if path.is_file() and path not in want and name not in BY_HAND and not name.startswith(("viewer/", "exercises/")) \
                 and "__pycache__" not in name:
             found.append(f"no chapter exports: {name}")
     return found

@@ -3,9 +3,8 @@
 import sys
 from pathlib import Path
 
-from livereload import Server, shell
-
 from chapters import ROOT
+from livereload import Server, shell
 
 SOURCES = ("_config.yml", "_toc.yml", "book/*.ipynb", "book/*.md", "book/assets/**", "book/_ext/**")
 BUILD = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "-W", "-n", "--keep-going"]

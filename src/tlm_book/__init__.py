@@ -26,6 +26,10 @@ _HOME = {
     "generate": "inference",
     "derive": "operators",
     "audit": "auditing",
+    "load_gpt2": "pretrained",
+    "save_gpt2": "pretrained",
+    "load_marian": "pretrained",
+    "save_marian": "pretrained",
 }
 __all__ = ["__version__", *_HOME]
 

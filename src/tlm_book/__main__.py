@@ -7,6 +7,11 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tlm_book.tokenization import Tokenizer
+    from tlm_book.transformer_lm import TransformerLM
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -43,7 +48,7 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
-    generate.add_argument("--model", metavar="DIR", help="a folder that train made (default: the shipped model)")
+    generate.add_argument("--model", metavar="DIR", help="a folder that train made, or one with a GPT-2 (default: the shipped model)")
     generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=int, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
@@ -64,7 +69,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def train(options: dict[str, object]) -> str:
+def train(options: dict[str, Any]) -> str:
     """Train and save; the report, from the first process."""
     from tlm_book.scaling import train_files
     from tlm_book.tokenization import Tokenizer
@@ -81,7 +86,7 @@ def train(options: dict[str, object]) -> str:
     return str(report or "")
 
 
-def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Tokenizer") -> None:  # noqa: F821
+def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Tokenizer") -> None:
     """What the model makes of the prompt after so many steps, above the progress bar."""
     from tqdm import tqdm
 
@@ -90,13 +95,20 @@ def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Toke
     tqdm.write(f"after {step} steps: {complete(model, tokenizer, prompt, 30, seed=step)!r}", file=sys.stderr)
 
 
-def generate(options: dict[str, object]) -> str:
+def generate(options: dict[str, Any]) -> str:
     """Write the prompt and what the model makes of it, piece by piece; the rest is an end of line."""
     from tlm_book.inference import stream_text
     from tlm_book.training import choose_device, load, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    model, tokenizer = shipped(place) if folder is None else load(folder, place)
+    if folder is not None and (Path(folder) / "vocab.json").is_file():  # Hugging Face's files
+        from tlm_book.pretrained import load_gpt2
+
+        model, tokenizer = load_gpt2(folder)
+        assert tokenizer is not None
+        model.to(place)
+    else:
+        model, tokenizer = shipped(place) if folder is None else load(folder, place)
     prompt = options.pop("prompt")
     pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
     print(prompt, end="", flush=True)
@@ -105,7 +117,7 @@ def generate(options: dict[str, object]) -> str:
     return ""
 
 
-def audit(options: dict[str, object]) -> tuple[str, int]:
+def audit(options: dict[str, Any]) -> tuple[str, int]:
     """The report, and 1 unless it is ok."""
     from tlm_book.auditing import audit
     from tlm_book.checks import expects
@@ -114,7 +126,7 @@ def audit(options: dict[str, object]) -> tuple[str, int]:
     expects(path and name, "factory", repr(path), "package.module:factory")
     sys.path.insert(0, "")  # as python -m does with the module that it runs
     try:
-        factory = getattr(importlib.import_module(path), name, None)
+        factory: Any = getattr(importlib.import_module(path), name, None)
     except ModuleNotFoundError as error:
         raise ValueError(f"factory: got {path}:{name} ({error}), want a module that can be imported") from error
     finally:

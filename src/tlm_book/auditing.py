@@ -7,13 +7,16 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from tqdm import tqdm
+
 from tlm_book.checks import expects, expects_one_of, expects_positive
 
 __all__ = [
@@ -92,7 +95,8 @@ def _growth(sizes: Mapping[int, float]) -> str:
     fit = [(n, s) for n, s in sizes.items() if n > 1 and 0 < s < math.inf]
     if len(fit) < 3:
         return ""
-    return f" (about n to the {np.polyfit(*np.log(fit).T, 1)[0]:.1f})"
+    log_n, log_size = np.log(fit).T
+    return f" (about n to the {np.polyfit(log_n, log_size, 1)[0]:.1f})"
 
 
 # auditing: The tool, piece by piece
@@ -137,6 +141,7 @@ class Report:
 # auditing: The tool, piece by piece
 def _draw_effects(report: Report, ax: Any) -> Any:
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
 
     from tlm_book.viewer import style
 
@@ -149,9 +154,10 @@ def _draw_effects(report: Report, ax: Any) -> Any:
     logs = np.log10(effects, where=heard, out=np.full(effects.shape, np.nan))
     shades = {"vmin": lowest, "vmax": max(0.0, lowest + 1)}
     image = ax.imshow(logs, cmap=style.SEQUENTIAL, **shades)
-    frame = {"fill": False, "ec": style.RED, "lw": min(1.4, 12 / max(n, 1))}
+    width = min(1.4, 12 / max(n, 1))
+    frame: dict[str, Any] = {"fill": False, "ec": style.RED, "lw": width}
     for i, j in np.argwhere(np.triu(heard, 1)):
-        ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, **frame))
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **frame))
     corner = np.repeat(np.arange(n + 1), 2)[1:-1] - 0.5
     ax.plot(corner[1:], corner[:-1], color=style.GREY, lw=0.8)
     ax.set(xlabel="rows j, j + 1, … are replaced", ylabel="output row i")
@@ -241,7 +247,7 @@ def _parts(thing: Any) -> Mapping[str, Any]:
     if inspect.isfunction(thing):
         cells = zip(thing.__code__.co_freevars, thing.__closure__ or ())
         parts = {
-            name: _attempt(lambda c=cell: c.cell_contents) for name, cell in cells
+            name: _attempt(getattr, cell, "cell_contents") for name, cell in cells
         }
         names = [k for k in thing.__code__.co_names if k in thing.__globals__]
         used = {k: thing.__globals__[k] for k in names}
@@ -317,10 +323,10 @@ def _tensors_in(thing: Any) -> list[Tensor]:
     return [t for part in thing for t in _tensors_in(part)]
 
 
-def _attempt(call: Callable[[], Any]) -> Any:
+def _attempt(call: Callable[..., Any], *args: Any) -> Any:
     """What the call returns, or None when it raises."""
     try:
-        return call()
+        return call(*args)
     except Exception:
         return None
 
@@ -397,8 +403,8 @@ def _beside(inputs: _Inputs, key: Any, value: Any, x: Tensor, start: int) -> Any
         "decoder_"
     )
     along = value.shape[-1:] == (n,) and usual and not of_encoder
-    axis = inputs.batch_axis
-    several = axis is not None and value.dim() > max(axis, 1) + square
+    axis = -1 if inputs.batch_axis is None else inputs.batch_axis
+    several = axis >= 0 and value.dim() > max(axis, 1) + square
     several = several and value.shape[axis] == len(inputs.x)
     if square:
         value = value[..., start:stop, :stop]
@@ -435,8 +441,7 @@ class _Plan:
 # auditing: The tool, piece by piece
 @dataclass
 class _Trial:
-    """One setting of the experiment: a model in one mode, one precision, one back end.
-    """
+    """One setting of the experiment: a model in one mode, one precision, one back end."""
 
     model: Callable[..., Any]
     inputs: _Inputs
@@ -444,7 +449,7 @@ class _Trial:
     name: str
     plan: _Plan
     double: bool
-    row_axis: int | None = None
+    row_axis: int = -1  # found in the first output
     batch_axis: int | None = None
     random: bool = False
     remembers: bool = False
@@ -469,7 +474,7 @@ class _Trial:
         pairs = self.inputs.values.items()
         values = {k: _beside(self.inputs, k, v, x, start) for k, v in pairs}
         if self.inputs.named:
-            return self.model(**(values | extra))
+            return self.model(**{str(k): v for k, v in (values | extra).items()})
         return self.model(*values.values(), **extra)
 
     def hides(self, extra: Mapping[str, Any]) -> bool:
@@ -483,8 +488,12 @@ class _Trial:
         if len(x) > 1 and None in (self.inputs.batch_axis, self.batch_axis):
             return torch.cat([self.rows(one[None], seed, **extra) for one in x])
         y = _as_rows(self, _tensor_of(self.raw(x, seed, **extra)))
-        if self.hides(extra) and y.shape[1] == x.shape[1]:
-            return y.masked_fill(~self.inputs.real[: x.shape[1], None], 0)
+        if (
+            self.inputs.real is not None
+            and self.hides(extra)
+            and len(y[0]) == len(x[0])
+        ):
+            return y.masked_fill(~self.inputs.real[: len(x[0]), None], 0)
         return y.clone()  # some models write every output into the same memory
 
 
@@ -534,7 +543,7 @@ def _row_axis(trial: _Trial, whole: tuple[int, ...], n: int) -> int:
     """Some models refuse some lengths: several are tried."""
     m, fewer, memory = n, whole, trial.plan.expects == "all"
     for m in dict.fromkeys((n - 1, n // 2, n - 2, 1)):
-        if m and (fewer := _attempt(lambda m=m: _shape_at(trial, m))):
+        if m and (fewer := _attempt(_shape_at, trial, m)):
             break
     m, fewer = (m, fewer) if fewer else (n, whole)  # all others are refused
     pairs = zip(whole, fewer) if len(whole) == len(fewer) else ()
@@ -657,8 +666,8 @@ def _moved(trial: _Trial, x: Tensor) -> Iterator[Tensor]:
         flat[whole:].mul_(factor[: len(flat) - whole])
         return flat.view(t.shape)
 
-    held = [t for m in trial.modules.values() for t in m._parameters.values()]
-    held = {id(t): t for t in held if t is not None and t.is_floating_point()}
+    weights = [t for m in trial.modules.values() for t in m._parameters.values()]
+    held = {id(t): t for t in weights if t is not None and t.is_floating_point()}
     before = [(t, t.data) for t in held.values()]
     try:
         for t, data in before:
@@ -691,8 +700,9 @@ def _right_padded(trial: _Trial, x: Tensor) -> tuple[Tensor, Tensor, int]:
     n = x.shape[1]
     real = n - max(1, n // 3)
     mask = (torch.arange(n, device=x.device) < real).long().expand(len(x), n)
-    alone = trial.rows(x[:, :real], **{trial.inputs.mask: mask[:, :real]})
-    return alone, trial.rows(x, **{trial.inputs.mask: mask})[:, :real], real
+    whole: dict[str, Any] = {trial.inputs.mask: mask}
+    alone: dict[str, Any] = {trial.inputs.mask: mask[:, :real]}
+    return trial.rows(x[:, :real], **alone), trial.rows(x, **whole)[:, :real], real
 
 
 def _repadded(trial: _Trial, x: Tensor) -> float:
@@ -904,9 +914,9 @@ def _gradients(
             trial.inputs.tokens
             and grads[0].shape[:-1] == trial.inputs.back(copies).shape
         )
-        grads = [trial.inputs.canonical(g) if by_tokens else g for g in grads]
+        rows_of = [trial.inputs.canonical(g) if by_tokens else g for g in grads]
         found.append(
-            torch.cat([g.reshape(len(some), x.shape[1], -1) for g in grads], -1)
+            torch.cat([g.reshape(len(some), x.shape[1], -1) for g in rows_of], -1)
         )
     return torch.cat(found)
 
@@ -949,10 +959,10 @@ def _true_derivatives(
 ) -> Tensor:
     """Which of these numbers, all below rounding, are not rounding themselves: those
     that are linear in the form. Rounding is not."""
+    gradients: Callable[[Tensor], Any] = partial(_gradients, trial, x, rows)
     most = lambda g: g.abs().amax(-1)
     for scale, other in zip((0.3712, 1.9034, -0.7283), forms[1:]):
-        g2 = _gradients(trial, x, rows, other)
-        g3 = _gradients(trial, x, rows, forms[0] + scale * other)
+        g2, g3 = gradients(other), gradients(forms[0] + scale * other)
         bound = max(1e-6, 64 * trial.eps) * torch.maximum(most(grads), most(g2))
         doubtful = doubtful & (most(g3 - grads - scale * g2) < bound)
     return doubtful
@@ -1022,8 +1032,7 @@ def _mapped(thing: Any, change: Callable[[Tensor], Any]) -> Any:
 
 # auditing: The tool, piece by piece
 def _trace(trial: _Trial, x: Tensor, **extra: Any) -> list[_Call]:
-    """Every call of a module, in the order in which they return; the whole comes last.
-    """
+    """Every call of a module, in the order in which they return; the whole comes last."""
     calls, waiting, hooks = [], [], []
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -1113,7 +1122,7 @@ def _blame(
     """The first call with rows in its output that differ while none of its inputs
     does; and the calls inside it whose output without rows, as of a mean of all
     rows, differs while their inputs do not."""
-    pooled = []
+    pooled: list[int] = []
     for index, call in enumerate(calls):
         flags, k = differs(index), call.inputs()
         if any(flags[:k]) or not any(flags[k:]):
@@ -1145,12 +1154,8 @@ def _hears(
         form = (t * torch.randn(t.shape, generator=draw).to(t)).nan_to_num(
             0.0, 0.0, 0.0
         )
-        kept = {
-            "retain_graph": True,
-            "allow_unused": True,
-            "materialize_grads": True,
-        }
-        grads = torch.autograd.grad(form.sum(), leaves, **kept)
+        kept = partial(torch.autograd.grad, retain_graph=True, allow_unused=True)
+        grads = kept(form.sum(), leaves, materialize_grads=True)
         return any(
             bool(g.reshape(*found.x.shape[:2], -1)[:, column].any()) for g in grads
         )
@@ -1273,7 +1278,7 @@ def _examine(trial: _Trial, call: _Call, n: int) -> _Local | None:
     if len(y) != n:
         return None
     floor = 16 * min(trial.eps, 2.0**-23) * (_scale(y) or 1.0)
-    moved = [run(lambda t, axis, j=j: put(t, axis, [j])) for j in range(n)]
+    moved = [run(partial(put, rows=[j])) for j in range(n)]
     hears = torch.stack([(z - y).abs().amax(-1) for z in moved], 1).cpu().numpy()
     cut = n // 2
     other = run(lambda t, axis: put(t, axis, range(cut, n)))[:cut]
@@ -1496,8 +1501,9 @@ def _padded_side(
     groups = [jobs[:1], *(jobs[k : k + size] for k in range(1, len(jobs), size))]
     for group in groups:
         masks = torch.cat([mask[:1]] * len(group) + [mask[1:]])
+        hide: dict[str, Any] = {trial.inputs.mask: masks}
         base, after = (
-            trial.rows(torch.cat([*some, x]), **{trial.inputs.mask: masks})
+            trial.rows(torch.cat([*some, x]), **hide)
             for some in ([x] * len(group), [job[-1] for job in group])
         )
         gaps = _apart(after, base).cpu().numpy() / (
@@ -1521,7 +1527,7 @@ def _cached(trial: _Trial, n: int, found: _Finds) -> None:
     ways = {"one row at a time": [1] * n}
     if trial.plan.step is None:
         ways["half, one row, the rest"] = [half, 1, n - half - 1][: 1 + n - half]
-    masks = [{}]
+    masks: list[dict[str, Any]] = [{}]
     if trial.plan.step is None and _takes_mask(trial, n):
         left = torch.arange(n, device=x.device)[None] >= n // 3
         masks.append({trial.inputs.mask: left.long()})
@@ -1558,7 +1564,9 @@ def _stepwise(
         parts.append(_as_rows(trial, _tensor_of(output, "what step returns")))
         start = stop
     y, real = torch.cat(parts, 1), trial.inputs.real
-    return y.masked_fill(~real[: y.shape[1], None], 0) if trial.hides(mask) else y
+    if real is None or not trial.hides(mask):
+        return y
+    return y.masked_fill(~real[: y.shape[1], None], 0)
 
 
 def _takes(model: Any, name: str) -> bool:
@@ -1641,21 +1649,22 @@ def _back_end(modules: Mapping[str, nn.Module], name: str | None) -> Iterator[No
     before = [(config, dict(vars(config))) for config in configs.values()]
     try:
         if name is not None:
-            can = [
+            can: list[Any] = [
                 m for m in modules.values() if hasattr(m, "set_attn_implementation")
             ]
             can[0].set_attn_implementation(name)
         yield
     finally:
         for config, saved in before:
-            vars(config).clear(), vars(config).update(saved)
+            vars(config).clear()
+            vars(config).update(saved)
 
 
 # auditing: The tool, piece by piece
 def _explore(trial: _Trial, found: _Finds) -> None:
     """All experiments in one setting."""
     lengths = trial.plan.lengths
-    if trial.row_axis is None:
+    if trial.row_axis < 0:
         _find_axes(trial)
     trial.plan.batch, trial.plan.batch_grad = _batch_sizes(trial)
     found.problems += _measure(trial, lengths[-1])
@@ -1790,7 +1799,7 @@ class _Auditor:
         default_factory=lambda: np.zeros((0, 0))
     )
     tolerance: float = 0.0
-    axes: tuple[int | None, int | None] = (None, None)
+    axes: tuple[int, int | None] = (-1, None)
     ran: bool = False
     decided: bool = True
 
@@ -1942,7 +1951,11 @@ def _conclude(trial: _Trial, found: _Finds, earlier: Sequence[Leak]) -> list[Lea
 
 # auditing: The tool, piece by piece
 def _named(
-    trial: _Trial, fault: str, witness: _Found, derivable: bool, known: Mapping
+    trial: _Trial,
+    fault: str,
+    witness: _Found,
+    derivable: bool,
+    known: Mapping[tuple[str, str | None], str],
 ) -> tuple[str | None, str, str]:
     """Path, class and cause of the culprit; the cause is not sought again for one
     that is known.
@@ -2112,14 +2125,17 @@ def audit(
 
     Chapter: auditing.
     """
-    options = dict(expects=expects, max_lookback=max_lookback, row_axis=row_axis)
+    options: dict[str, Any] = dict(expects=expects, max_lookback=max_lookback)
+    options |= dict(row_axis=row_axis)
     options |= dict(lengths=lengths, modes=modes, back_ends=back_ends, step=step)
     options |= dict(vocab_size=vocab_size, memory=memory, work=work)
     auditor, modes = _settle(model, inputs, input_axis, options)
     precisions, ends = (torch.float64, auditor.plan.own), (None, *back_ends)
     settings = list(dict.fromkeys(itertools.product(precisions, ends, modes)))
-    looks = {"desc": "audit", "unit": " passes", "delay": 30, "leave": False}
-    with tqdm(disable=not progress, **looks) as bar:
+    hide = not progress
+    with tqdm(
+        None, "audit", disable=hide, unit=" passes", delay=30, leave=False
+    ) as bar:
         bar.total, auditor.plan.bar = _expected(auditor, settings), bar.update
         for dtype, end, mode in settings:
             _run(auditor, mode, end, dtype)

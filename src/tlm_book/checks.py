@@ -27,7 +27,7 @@ def expects_one_of(argument: str, got: object, choices: Sequence[object]) -> Non
     expects(got in choices, argument, repr(got), "one of " + ", ".join(map(repr, choices)))
 
 
-def expects_positive(**sizes: object) -> None:
+def expects_positive(**sizes: Any) -> None:
     """Each keyword is an integer ≥ 1; TypeError for another type, ValueError for a smaller number."""
     for argument, got in sizes.items():
         expects(isinstance(got, int) and not isinstance(got, bool), argument, repr(got), "a whole number", TypeError)

@@ -1,5 +1,7 @@
 """The decoder block. Generated from book/decoder_block.ipynb: edit the notebook, then `make export`."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -96,7 +98,7 @@ class DecoderBlock(nn.Module):
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
         """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for
         `spec.decoder_block.decoder_block`."""
-        layers = {"CA": self.attention, "FF": self.feed_forward}
+        layers: dict[str, Any] = {"CA": self.attention, "FF": self.feed_forward}
         if self.norm != "none":
             layers |= {"N_ca": self.norm_attention, "N_ff": self.norm_feed_forward}
         return {name: layer.spec_weights() for name, layer in layers.items()}

@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,6 +69,7 @@ class EncoderDecoderConfig(Settings):
     out_bias: bool = False
     source_vocab_size: int | None = None
     d_value: int | None = None  # None: as wide as the keys, d_head
+    pe_halves: bool = False  # True: all sines first, then all cosines
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,19 +78,24 @@ class EncoderDecoderConfig(Settings):
         for name in ("source_vocab_size", "d_value"):
             if getattr(self, name) is not None:
                 expects_positive(**{name: getattr(self, name)})
+        halves = repr(self.pe_halves)
+        whole = isinstance(self.pe_halves, bool)
+        expects(whole, "pe_halves", halves, "True or False", TypeError)
+        fits = not self.pe_halves or self.pe == "sinusoidal"
+        expects(fits, "pe_halves", halves, f"False with pe = {self.pe!r}")
 
     @classmethod
-    def lei_mao(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+    def lei_mao(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
         """Lei Mao: the default values."""
         return cls(vocab_size, **changes)
 
     @classmethod
-    def agarwal(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+    def agarwal(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
         """Agarwal: no ε, positions from 1."""
         return cls(**dataclasses.asdict(Config.agarwal(vocab_size)) | changes)
 
     @classmethod
-    def vaswani(cls, vocab_size: int, **changes: object) -> "EncoderDecoderConfig":
+    def vaswani(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
         """The paper of 2017: tied embeddings, dropout 0.1."""
         return cls(**dataclasses.asdict(Config.vaswani(vocab_size)) | changes)
 
@@ -132,7 +139,7 @@ class _Block(nn.Module):
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
         """The weights of the block, for `spec.encoder_decoder`."""
-        layers = {
+        layers: dict[str, Any] = {
             "SA": self.self_attention,
             "N_sa": self.norm_self,
             "FF": self.feed_forward,
@@ -232,7 +239,10 @@ class CrossBlock(_Block):
         return self._adds(self.norm_self, y, seen), so_far
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        layers = {"CA": self.cross_attention, "N_ca": self.norm_cross}
+        layers: dict[str, Any] = {
+            "CA": self.cross_attention,
+            "N_ca": self.norm_cross,
+        }
         return super().spec_weights() | {
             name: layer.spec_weights() for name, layer in layers.items()
         }
@@ -287,17 +297,19 @@ class EncoderDecoder(nn.Module):
         c = self.config = config
         factor = math.sqrt(c.d_model) if c.embed_scale else 1.0
         self.embedding = Embedding(c.vocab_size, c.d_model, factor)
-        own = c.source_vocab_size is not None
         self.source_embedding = (
-            Embedding(c.source_vocab_size, c.d_model, factor)
-            if own
-            else self.embedding
+            self.embedding
+            if c.source_vocab_size is None
+            else Embedding(c.source_vocab_size, c.d_model, factor)
         )
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        if c.pe_halves:  # (M, d/2, 2) → (M, 2, d/2): sines, then cosines
+            pairs = self.position.table.unflatten(1, (-1, 2))
+            self.position.table = pairs.mT.flatten(1)
         self.dropout = nn.Dropout(c.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(c) for _ in range(c.n_layers))
-        self.decoder = nn.ModuleList(CrossBlock(c) for _ in range(c.n_layers))
-        last = lambda: (
+        self.encoder: Any = nn.ModuleList(EncoderBlock(c) for _ in range(c.n_layers))
+        self.decoder: Any = nn.ModuleList(CrossBlock(c) for _ in range(c.n_layers))
+        last: Callable[[], Any] = lambda: (
             Normalization(c.d_model, c.eps, c.eps_mode)
             if c.final_norm
             else nn.Identity()

@@ -24,6 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
 }
 
 
@@ -81,12 +82,13 @@ class MLP(nn.Module):
         for number, width in enumerate(widths):
             expects_positive(**{f"widths[{number}]": width})
         expects_one_of("activation", activation, tuple(ACTIVATIONS))
+        self.n_in = widths[0]
         self.steps = nn.ModuleList(map(nn.Linear, widths[:-1], widths[1:]))
         self.activation = activation
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d_out"]:
         first, *rest = self.steps
-        expects_shape("x", x, (first.in_features,))
+        expects_shape("x", x, (self.n_in,))
         z = first(x)
         for step in rest:
             z = step(ACTIVATIONS[self.activation](z))

@@ -1,5 +1,6 @@
 """Where the loss has a gradient. Generated from book/gradients.ipynb: edit the notebook, then `make export`."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -37,7 +38,7 @@ def directional_derivatives(
     random = torch.Generator().manual_seed(seed)
     draw = partial(torch.randn, generator=random, dtype=torch.float64)
     direction = [draw(p.shape).to(p) for p in weights]
-    length = torch.sqrt(sum((v**2).sum() for v in direction))
+    length = math.sqrt(sum(float((v**2).sum()) for v in direction))
     gradient = torch.autograd.grad(loss(), weights, allow_unused=True)
     products = [(g * v).sum() for g, v in zip(gradient, direction) if g is not None]
     by_autograd = sum(products) / length

@@ -3,9 +3,10 @@
 import codecs
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -91,6 +92,8 @@ def last_scores(
 ) -> Float[Tensor, "*batch V"]:
     """The model's scores for the token after the last one, in float64.
 
+    Errors as in `generate`.
+
     Chapter: inference.
     """
     z = model(window(tokens, model.config.max_len, start))[..., -1, :].double()
@@ -111,8 +114,8 @@ def _product(layer: nn.Linear) -> Rows:
     """X ↦ XW + 1b, in the way that is fastest for a single row."""
     got = type(layer).__name__
     expects(type(layer) is nn.Linear, "model", f"a layer {got}", "Linear", TypeError)
-    out_in, b = layer.weight.detach(), layer.bias
-    b = out_in.new_zeros(len(out_in)) if b is None else b.detach()
+    out_in = layer.weight.detach()
+    b = out_in.new_zeros(len(out_in)) if layer.bias is None else layer.bias.detach()
     if out_in.numel() <= 2**17:
         W = out_in.T.contiguous()
         return lambda X: torch.addmm(b, X, W)
@@ -134,8 +137,7 @@ def _normalizer(layer: nn.Module) -> Rows:
 
 
 def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
-    """X ↦ (cQ, K, V) of the first head, the second, …, with the score scale c in W_Q.
-    """
+    """X ↦ (cQ, K, V) of the first head, the second, …, with the score scale c in W_Q."""
     expects(
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
@@ -244,7 +246,7 @@ class Cache:
         """Only these texts remain, in this order, with their first n columns; one
         may come twice.
         """
-        B, h, k = self.shape
+        _, h, k = self.shape
         heads = (texts[:, None] * h + torch.arange(h, device=texts.device)).flatten()
         old, self.shape = (self.K, self.V), (len(texts), h, k)
         self.K, self.V = (
@@ -269,7 +271,37 @@ def _expects_model(model: TransformerLM) -> None:
     expects(right, "model", got, "a TransformerLM", TypeError)
 
 
-class Decoder:
+class _Layers:
+    """The model's layers, made ready to read row by row; `attends` holds what becomes
+    of (cQ, K, V), block by block.
+    """
+
+    def __init__(self, model: TransformerLM) -> None:
+        _expects_model(model)
+        c, table = model.config, model.embedding.table.weight.detach()
+        self.config = c
+        self.E = table * model.embedding.scale
+        self.P = None if c.pe == "none" else model.position.table.detach().clone()
+        self.blocks = [_Block(block) for block in model.blocks]
+        self.norm = _normalizer(model.norm)
+        self.unembed = _product(model.unembedding)
+
+    def embed(
+        self, tokens: Int[Tensor, "*rows"], at: int | slice | Int[Tensor, "*rows"]
+    ) -> Float[Tensor, "*rows d"]:
+        X = F.embedding(tokens, self.E)
+        return X if self.P is None else X + self.P[at]
+
+    def through(
+        self, x: Float[Tensor, "rows d"], attends: Iterable[Rows]
+    ) -> Float[Tensor, "rows d"]:
+        for block, attend in zip(self.blocks, attends):
+            x = block(x, attend)
+        return x
+
+
+# inference: The implementation
+class Decoder(_Layers):
     """A model that goes on reading where it stopped, with keys and values kept.
     (T-cache)
 
@@ -281,14 +313,8 @@ class Decoder:
     """
 
     def __init__(self, model: TransformerLM, compile: bool = False) -> None:
-        _expects_model(model)
-        c, table = model.config, model.embedding.table.weight.detach()
-        self.config, self.compile = c, compile
-        self.E = table * model.embedding.scale
-        self.P = None if c.pe == "none" else model.position.table.detach().clone()
-        self.blocks = [_Block(block) for block in model.blocks]
-        self.norm = _normalizer(model.norm)
-        self.unembed = _product(model.unembedding)
+        super().__init__(model)
+        self.compile = compile
         self.lengths: list[int] = []  # how many tokens of each text have been read
         self.advance = self._advance
         if compile:
@@ -310,12 +336,10 @@ class Decoder:
                 Cache(self.config, len(texts), self.E) for _ in self.blocks
             ]
         self.lengths = lengths
-        X = F.embedding(pad_sequence(list(texts), batch_first=True), self.E)
-        B, n, d = X.shape
-        X = X if self.P is None else X + self.P[:n]
-        x = X.reshape(B * n, d)
-        for block, cache in zip(self.blocks, self.cache):
-            x = block(x, cache.fill)
+        tokens = pad_sequence(list(texts), batch_first=True)  # (B, n)
+        n = tokens.shape[1]
+        x = self.embed(tokens, slice(n)).flatten(0, 1)  # (B·n, d)
+        x = self.through(x, [cache.fill for cache in self.cache])
         last = [b * n + length - 1 for b, length in enumerate(lengths)]
         return self.unembed(self.norm(x[last]))
 
@@ -326,7 +350,8 @@ class Decoder:
         """
         M, longest = self.config.max_len, max(self.lengths)
         expects_length("text", longest + 1, M)
-        where, n = self.lengths[0], longest + 1
+        where: int | Tensor = self.lengths[0]
+        n = longest + 1
         if self.compile or min(self.lengths) < longest:
             where = torch.tensor(self.lengths, device=token.device)
             n = M if self.compile else n
@@ -336,11 +361,9 @@ class Decoder:
     def _advance(
         self, token: Int[Tensor, "B"], where: int | Int[Tensor, "B"], n: int
     ) -> Float[Tensor, "B V"]:
-        x = F.embedding(token, self.E)
-        x = x if self.P is None else x + self.P[where]
         at = self.cache[0].place(where, n)
-        for block, cache in zip(self.blocks, self.cache):
-            x = block(x, lambda qkv, cache=cache: cache.append(qkv, at))
+        attends = [partial(cache.append, at=at) for cache in self.cache]
+        x = self.through(self.embed(token, where), attends)
         return self.unembed(self.norm(x))
 
     @torch.inference_mode()
@@ -477,7 +500,8 @@ def _written(
 ) -> Iterator[Int[Tensor, "B"]]:
     """The new tokens of all texts, step by step, until each text is over."""
     M, V, B = model.config.max_len, model.config.vocab_size, len(texts)
-    decoder, new = Decoder(model, compile), []
+    decoder = Decoder(model, compile)
+    new: list[Tensor] = []
     seen = torch.zeros(B, V, dtype=torch.bool, device=texts[0].device)
     for row, text in zip(seen, texts):
         row[text] = True
@@ -535,7 +559,7 @@ def _expects_writing(
     expects(
         listed, "stop", stop, "None, a whole number or a list of them", TypeError
     )
-    signs = [("stop", token) for token in ends]
+    signs: list[tuple[str, Any]] = [("stop", token) for token in ends]
     for name, token in signs + [("start", start)] * (start is not None):
         wants = f"None or a token from 0 to {V - 1}"
         expects(isinstance(token, int), name, token, "a whole number", TypeError)
@@ -557,7 +581,7 @@ def generate(
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
-    **choices: object,
+    **choices: Any,
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
     """The tokens, continued by at most n_new of the model's own, written side by
     side. (T-sampling)
@@ -578,22 +602,20 @@ def generate(
 
     Chapter: inference.
     """
-    listed = isinstance(tokens, list | tuple)
-    if not listed:
-        expects_tokens("tokens", tokens, 2**63)
-        expects_shape("tokens", tokens, ("n",))
-    texts = list(
-        tokens
-        if listed
-        else tokens.reshape(tokens.shape[:-1].numel(), tokens.shape[-1])
-    )
+    if isinstance(tokens, list | tuple):
+        texts = list(tokens)
+    else:
+        rows: Any = tokens
+        expects_tokens("tokens", rows, 2**63)
+        expects_shape("tokens", rows, ("n",))
+        texts = list(rows.reshape(rows.shape[:-1].numel(), rows.shape[-1]))
     stop = _expects_writing(model, texts, n_new, start, stop, on_overflow)
     sampler = Sampler(**choices)
     new = list(
         _written(model, texts, n_new, sampler, start, stop, generator, compile)
     )
     added = torch.stack(new, 1) if new else texts[0].new_zeros(len(texts), 0)
-    if not listed:
+    if isinstance(tokens, Tensor):
         return torch.cat((tokens, added.view(*tokens.shape[:-1], len(new))), -1)
     ends = [  # just behind the first stop token
         next((i + 1 for i, token in enumerate(row) if token in stop), len(row))
@@ -613,7 +635,7 @@ def stream(
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
-    **choices: object,
+    **choices: Any,
 ) -> Iterator[int]:
     """The new tokens that `generate` writes after this one text, each as soon as it
     is there.
@@ -640,7 +662,7 @@ def stream(
 # inference: What a token costs
 def step_flops(config: Config, n: int) -> int:
     """F(n) = L(8dw + 4df + 4nw) + 2dV: operations of a step that looks at n rows.
-    (T-step-cost)
+    (T-step-cost) ValueError for n below 1.
 
     >>> step_flops(Config(2, d_model=2, d_ff=3, n_layers=1, n_heads=1), 5)
     104
@@ -685,13 +707,13 @@ def beam_search(
 
     Chapter: inference.
     """
-    ends = _expects_writing(model, [tokens], n_new, start, stop, "error")
+    signs = _expects_writing(model, [tokens], n_new, start, stop, "error")
     expects_positive(width=width, n_new=n_new)
     fine = 0 <= length_power < math.inf
     expects(fine, "length_power", length_power, "a finite number ≥ 0")
     V, M = model.config.vocab_size, model.config.max_len
     decoder, y = Decoder(model), tokens.new_zeros(1, 0)
-    z, ends = decoder.read([window(tokens, M, start)]), tokens.new_tensor(ends)
+    z, ends = decoder.read([window(tokens, M, start)]), tokens.new_tensor(signs)
     log_p = z.new_zeros(1, dtype=torch.float64)  # of each hypothesis
     over, length = log_p.bool(), log_p.long()
     for step in range(n_new):
@@ -751,10 +773,10 @@ def stream_text(
     temperature: float = 0.8,
     seed: int = 0,
     on_overflow: str = "slide",
-    **choices: object,
+    **choices: Any,
 ) -> Iterator[str]:
     """The continuation that `complete` writes, piece by piece, each as soon as it is
-    there.
+    there. Errors as in `complete`, at once.
 
     Chapter: inference.
     """
@@ -786,7 +808,7 @@ def complete(
     max_new: int = 100,
     temperature: float = 0.8,
     seed: int = 0,
-    **choices: object,
+    **choices: Any,
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of
     the document if the model ends it.
@@ -797,7 +819,7 @@ def complete(
 
     Chapter: inference.
     """
-    options = {"temperature": temperature, "seed": seed, **choices}
+    options: dict[str, Any] = {"temperature": temperature, "seed": seed, **choices}
     return prompt + "".join(
         stream_text(model, tokenizer, prompt, max_new, **options)
     )

@@ -1,9 +1,11 @@
 """How wrong is the model? The loss. Generated from book/loss.ipynb: edit the notebook, then `make export`."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from tlm_book.checks import (
@@ -138,7 +140,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
+        ctx: Any,
         H: Tensor,
         W: Tensor,
         b: Tensor | None,
@@ -150,7 +152,7 @@ class _ChunkedLoss(torch.autograd.Function):
         exact = sigma.dtype
         wanted = [learn and need for need in ctx.needs_input_grad[:3]]
         dH, dW, db = (
-            torch.zeros_like(t, dtype=exact) if want else None
+            torch.zeros_like(t, dtype=exact) if want and t is not None else None
             for t, want in zip((H, W, b), wanted)
         )
         loss = sigma.new_zeros(())
@@ -173,13 +175,13 @@ class _ChunkedLoss(torch.autograd.Function):
                 _add_product(dW, G.T, (s * h).to(h.dtype))
         gradients = zip((dH, dW, db), (H, W, b))
         ctx.save_for_backward(
-            *(None if g is None else g.to(t.dtype) for g, t in gradients)
+            *(g if g is None or t is None else g.to(t.dtype) for g, t in gradients)
         )
         return loss
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (
             None if d is None else (g * d).to(d.dtype) for d in ctx.saved_tensors
         )

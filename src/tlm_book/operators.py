@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,8 @@ __all__ = [
 # operators: The mask in torch
 def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n m"]:
     """◺A on the last two axes: −∞ above the diagonal. (W-mask-op-def)
+
+    ValueError for fewer than two axes, TypeError for whole numbers.
 
     Chapter: operators.
     """
@@ -146,7 +148,8 @@ def _label(times: int, step: Derivation) -> str:
 
 
 def _tree_text(lines: _Lines) -> str:
-    text, more = [], set()  # the depths at which a sister is still to come
+    text = []
+    more: set[int] = set()  # the depths at which a sister is still to come
     for depth, times, step in reversed(lines):
         more = {level for level in more if level <= depth}
         rest = "".join(
@@ -166,7 +169,7 @@ def _draw_tree(lines: _Lines, ax: Any) -> Any:
     from tlm_book.viewer import style
 
     ink = [style.BLUE, style.PURPLE, style.GREEN, style.ORANGE, style.RED]
-    colours = dict(zip(Kind, ink + [style.GREEN, style.ORANGE]))
+    colours = dict(zip(Kind, [*ink, style.GREEN, style.ORANGE]))
     step_right, step_down = 0.26, 0.29  # inches
     if ax is None:
         size = (7.0, step_down * (len(lines) + 0.4))
@@ -310,11 +313,12 @@ def product(subject: str, weights: Derivation, values: Derivation) -> Derivation
 
 
 # operators: Derivations of torch models
-_Rule = Callable[[nn.Module], Derivation]
+_Rule = Callable[[Any], Derivation]  # of modules of one type
+_R = TypeVar("_R", bound=_Rule)
 _RULES: dict[type[nn.Module], _Rule] = {}
 
 
-def derives(module_type: type[nn.Module]) -> Callable[[_Rule], _Rule]:
+def derives(module_type: type[nn.Module]) -> Callable[[_R], _R]:
     """Decorator: registers the rule by which `derive` reads modules of exactly this
     type.
 
@@ -333,7 +337,7 @@ def derives(module_type: type[nn.Module]) -> Callable[[_Rule], _Rule]:
         TypeError,
     )
 
-    def register(rule: _Rule) -> _Rule:
+    def register(rule: _R) -> _R:
         _RULES[module_type] = rule
         return rule
 
@@ -351,7 +355,7 @@ def _why_touched(module: nn.Module) -> str:
         return "compiled: another program computes it"
     if any(callable(getattr(type(module), name, None)) for name in vars(module)):
         return "one of its methods is replaced"
-    held = [module._parameters, module._buffers, vars(module)]
+    held: list[dict[str, Any]] = [module._parameters, module._buffers, vars(module)]
     tensors = [x for kept in held for x in kept.values() if isinstance(x, Tensor)]
     if any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
         return "one of its tensors is of a type of its own"
@@ -518,8 +522,13 @@ class Causal(nn.Module):
 _WITH_MASK: dict[type[nn.Module], _Rule] = {}
 
 
-def _with_and_without_mask(module_type: type[nn.Module]) -> Callable:
-    def register(rule: Callable[[nn.Module, bool], Derivation]) -> Callable:
+_TwoRules = Callable[[Any, bool], Derivation]  # without the mask and with it
+
+
+def _with_and_without_mask(
+    module_type: type[nn.Module],
+) -> Callable[[_TwoRules], _TwoRules]:
+    def register(rule: _TwoRules) -> _TwoRules:
         derives(module_type)(lambda module: rule(module, False))
         _WITH_MASK[module_type] = lambda module: rule(module, True)
         return rule
@@ -559,7 +568,8 @@ def _attention(module: nn.MultiheadAttention, causal: bool) -> Derivation:
 
 
 # operators: Attention in torch, and its mask
-_ENTRYWISE = (F.relu, F.gelu, F.silu, F.mish, torch.relu, torch.tanh, torch.sigmoid)
+_ENTRYWISE: tuple[object, ...] = (F.relu, F.gelu, F.silu, F.mish)
+_ENTRYWISE += (torch.relu, torch.tanh, torch.sigmoid)
 
 
 def _activation_of(layer: nn.Module) -> Derivation:
@@ -603,8 +613,8 @@ def _cross(module: nn.Module) -> Derivation:
 # operators: Attention in torch, and its mask
 @_with_and_without_mask(nn.TransformerEncoderLayer)
 @_with_and_without_mask(nn.TransformerDecoderLayer)
-def _layer(module: nn.Module, causal: bool) -> Derivation:
-    m, dec = module, isinstance(module, nn.TransformerDecoderLayer)
+def _layer(m: Any, causal: bool) -> Derivation:
+    dec = isinstance(m, nn.TransformerDecoderLayer)
     attend = _part(m.self_attn, nn.MultiheadAttention, causal)
     feed = [
         derive(m.linear1),
@@ -629,7 +639,7 @@ def _layer(module: nn.Module, causal: bool) -> Derivation:
 
 @_with_and_without_mask(nn.TransformerEncoder)
 @_with_and_without_mask(nn.TransformerDecoder)
-def _stack(module: nn.Module, causal: bool) -> Derivation:
+def _stack(module: Any, causal: bool) -> Derivation:
     dec = isinstance(module, nn.TransformerDecoder)
     one = nn.TransformerDecoderLayer if dec else nn.TransformerEncoderLayer
     steps = [_part(layer, one, causal) for layer in module.layers]

@@ -143,9 +143,12 @@ class PositionalNetwork(nn.Module):
         self.max_len, self.d_model, self.form = max_len, d_model, form
         self.W_x = nn.Parameter(torch.randn(d_model, d_hidden) / d_model**0.5)
         self.W_e = nn.Parameter(torch.randn(max_len, d_hidden))
-        for name in ("W_z",) if form == "joint" else ("W_zx", "W_ze"):
-            W = torch.randn(d_hidden, d_model) / d_hidden**0.5
-            setattr(self, name, nn.Parameter(W))
+        back = (d_hidden, d_model)
+        if form == "joint":
+            self.W_z = nn.Parameter(torch.randn(back) / d_hidden**0.5)
+        else:
+            self.W_zx = nn.Parameter(torch.randn(back) / d_hidden**0.5)
+            self.W_ze = nn.Parameter(torch.randn(back) / d_hidden**0.5)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         expects(

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from tlm_book.training import (
     TOKENIZER_TEXT,
     Report,
     Result,
+    Size,
     TrainConfig,
     choose_device,
     decoded,
@@ -87,6 +89,7 @@ __all__ = [
     "read_log",
     "continue_run",
     "team_of",
+    "OF_A_RUN",
     "prepare",
     "run_folder",
     "train_files",
@@ -291,7 +294,7 @@ class TokenFile:
 
     tokens: Int[Tensor, "N"]
     ends: Int[np.ndarray, "documents"]
-    head: dict[str, int | str]
+    head: dict[str, Any]
 
     def document(self, i: int) -> Int[Tensor, "n"]:
         """The tokens of document i, its separator included."""
@@ -319,7 +322,7 @@ def write_tokens(
             for text in texts:
                 tokens = np.array([*tokenizer.encode(text), tokenizer.start], dtype)
                 out.write(tokens.tobytes())
-                sha.update(tokens)
+                sha.update(tokens.data)
                 N, n_bytes = N + len(tokens), n_bytes + len(text.encode())
                 ends.append(N)
             expects(N > 0, "texts", "no document", "at least one")
@@ -384,7 +387,7 @@ def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile
         path, dtype, mode="c", offset=HEAD, shape=(N,)
     )  # a change would stay in memory
     if verify:
-        same = hashlib.sha256(mapped).hexdigest() == head["sha256"]
+        same = hashlib.sha256(mapped.data).hexdigest() == head["sha256"]
         expects(
             same, "file", f"other tokens in {str(path)!r}", "those of its check sum"
         )
@@ -420,11 +423,13 @@ def state_of(
 
     Chapter: scaling.
     """
-    weights, rest = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
+    both: Any = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
+    weights, rest = both
     tensors = {f"model.{name}": w for name, w in weights.items()}
     for name, means in rest.get("state", {}).items():
         tensors |= {f"optimizer.{name}.{key}": m for key, m in means.items()}
-    if getattr(model, "module", model).config.tied:
+    inner: Any = getattr(model, "module", model)
+    if inner.config.tied:
         tensors.pop("model.unembedding.weight", None)  # it is the embedding table
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
@@ -439,8 +444,9 @@ def put_state(
     Chapter: scaling.
     """
     whole = _whole(on_cpu=False)
-    _, rest = get_state_dict(model, optimizer, options=whole)
-    saved = {
+    both: Any = get_state_dict(model, optimizer, options=whole)
+    rest = both[1]
+    saved: dict[str, Any] = {
         name.removeprefix("model."): w
         for name, w in tensors.items()
         if name.startswith("model.")
@@ -503,7 +509,7 @@ def write_checkpoint(
 
 
 # scaling: Killed, and taken up again
-def read_notes(path: Path) -> dict[str, object]:
+def read_notes(path: Path) -> dict[str, Any]:
     """The notes of a checkpoint; ValueError when they are broken.
 
     Chapter: scaling.
@@ -526,7 +532,7 @@ def read_notes(path: Path) -> dict[str, object]:
 
 # scaling: Killed, and taken up again
 def read_checkpoint(
-    path: Path, run: Mapping[str, object], wanted: Mapping[str, Tensor]
+    path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]
 ) -> tuple[int, dict[str, Tensor]]:
     """(step, tensors) of a checkpoint of this very run. ValueError that names what
     is broken, foreign or changed.
@@ -579,7 +585,9 @@ def best_checkpoint(folder: Path) -> Path:
 
     Chapter: scaling.
     """
-    return min(checkpoints(folder), key=lambda path: read_notes(path)["held_out"])
+    return min(
+        checkpoints(folder), key=lambda path: float(read_notes(path)["held_out"])
+    )
 
 
 # scaling: Killed, and taken up again
@@ -610,7 +618,7 @@ class Team:
 
 def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
     """The model as this process of the team holds it: whole ("ddp") or its share of
-    each block ("fsdp").
+    each block ("fsdp"). ValueError for another choice.
 
     Chapter: scaling.
     """
@@ -621,7 +629,8 @@ def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
         return DistributedDataParallel(model)
     for block in model.blocks:
         fully_shard(block)
-    return fully_shard(model)
+    fully_shard(model)  # changes the model, and returns it
+    return model
 
 
 # scaling: Killed, and taken up again
@@ -680,9 +689,9 @@ def continue_run(
     seconds = 0.0
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(config.seed)
-        model = TransformerLM(model_config).to(place).train()
-        switch(model, config)
-        model = spread(model, team, parallel)
+        whole = TransformerLM(model_config).to(place).train()
+        switch(whole, config)
+        model = spread(whole, team, parallel)
         optimizer = optimizer_for(model, config)
         first = 0
         if found := checkpoints(folder):
@@ -704,27 +713,34 @@ def continue_run(
                 rank=team.rank,
                 ranks=team.ranks,
             )
-            tick = time.perf_counter()
-            for entry in tqdm(
+            bar = tqdm(
                 entries,
                 initial=first,
                 total=config.steps,
                 unit="step",
                 disable=not progress,
-            ):
+            )
+            tick = time.perf_counter()
+            for entry in bar:
                 seconds += time.perf_counter() - tick
                 entry["loss"] = team.mean(entry["loss"])
-                if due(entry["step"], config):
+                step = int(entry["step"])
+                if due(step, config):
                     entry["held_out"] = evaluate(
                         model, validation_tokens, n, start, context=n // 2
                     )
+                    read = (entry["step"] - first) * config.batch_size * n
+                    bar.set_postfix_str(
+                        f"loss {entry['loss']:.3f}, held out {entry['held_out']:.3f}, "
+                        f"{read / seconds:,.0f} tokens/s"
+                    )
                 log.append(entry)
                 out.write(json.dumps(entry) + "\n")
-                if due(entry["step"], config):
+                if due(step, config):
                     out.flush()  # the log first: it is never behind a checkpoint
                     _note_state(folder, entry, run, model, optimizer, team, keep)
                     if watch:
-                        watch(entry["step"], model)
+                        watch(step, model)
                 tick = time.perf_counter()
     weights = load_file(best_checkpoint(folder) / "state.safetensors")
     best = {
@@ -740,7 +756,7 @@ def continue_run(
 @contextlib.contextmanager
 def _log_file(
     folder: Path, log: Sequence[Mapping[str, object]], team: Team
-) -> Iterator[object]:
+) -> Iterator[TextIO]:
     """The log, open at its end, with these entries in it; all processes but the
     first write to nowhere.
     """
@@ -758,8 +774,8 @@ def _log_file(
 
 def _note_state(
     folder: Path,
-    entry: Mapping[str, object],
-    run: Mapping[str, object],
+    entry: Mapping[str, Any],
+    run: Mapping[str, Any],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     team: Team,
@@ -804,6 +820,11 @@ def team_of(device: str) -> Iterator[Team]:
 
 
 # scaling: The command
+OF_A_RUN = re.compile(
+    r"(train|held_out)\.tokens|tokenizer\.json|log\.jsonl|step-\d+|\..*"
+)
+
+
 def prepare(
     folder: Path,
     files: Sequence[Path],
@@ -815,10 +836,14 @@ def prepare(
     they are missing.
 
     The tokenizer is learned from documents of the training part: all, or some by
-    chance when the text is long.
+    chance when the text is long. ValueError when anything else stands in the folder,
+    which goes when the run is complete.
 
     Chapter: scaling.
     """
+    other = [f.name for f in folder.glob("*") if not OF_A_RUN.fullmatch(f.name)]
+    got = f"{str(folder)!r} with {other[:1]} in it"
+    expects(not other, "folder", got, "a folder that holds a run and nothing else")
     size = sum(file.stat().st_size for file in files)
     out = lambda i: is_held_out(i, config.validation, config.seed)
     part = lambda held_out: (
@@ -903,7 +928,15 @@ def train_files(
 
 # scaling: The command
 def _train_prepared(
-    folder, out, size, config, team, parallel, keep, progress, watch
+    folder: Path,
+    out: str | os.PathLike[str],
+    size: Size,
+    config: TrainConfig,
+    team: Team,
+    parallel: str,
+    keep: int,
+    progress: bool,
+    watch: Callable[[int, nn.Module, Tokenizer], None] | None,
 ) -> Report | None:
     words = Tokenizer.load(folder / "tokenizer.json")
     known, held_out = (

@@ -163,7 +163,7 @@ def _as_bytes(piece: str) -> bytes:
 
 def _bar(
     items: Iterable[Any] | None, progress: bool | None, **settings: Any
-) -> tqdm:
+) -> "tqdm[Any]":
     # None: on a terminal only, and not for what takes less than a second
     disable = None if progress is None else not progress
     return tqdm(items, disable=disable, delay=0 if progress else 1, **settings)
@@ -180,7 +180,7 @@ def _fuse(
 ) -> dict[str, int]:
     """Replace the pair `best` by `new` in every piece. Subtracts from `counts` what
     this destroys; returns the counts of the pairs that it makes."""
-    a, b = best
+    a, b = best[0], best[1]
     # Places by the neighbour on the left, on the right; and of two occurrences in a row
     lefts: defaultdict[str, list[int]] = defaultdict(list)
     rights: defaultdict[str, list[int]] = defaultdict(list)
@@ -223,6 +223,8 @@ def learn_merges(
     At most n_merges, fewer when no pair is left that occurs twice. A progress bar
     when `progress` is True, and on a terminal when it is None. (B-bpe-step,
     B-bpe-stop)
+
+    ValueError for n_merges below 0 or out of all proportion.
 
     Chapter: tokenization.
     """
@@ -285,7 +287,7 @@ def encode_piece(piece: str, ranks: Mapping[Pair, int]) -> list[int]:
 
 
 # tokenization: The implementation
-def _encode_long(tokens: list[int | None], ranks: Mapping[Pair, int]) -> list[int]:
+def _encode_long(tokens: list[int], ranks: Mapping[Pair, int]) -> list[int]:
     """The same with a heap of (rank, place) and a chain from each token to its
     neighbours: n log n steps for n bytes."""
     n = len(tokens)
@@ -298,7 +300,7 @@ def _encode_long(tokens: list[int | None], ranks: Mapping[Pair, int]) -> list[in
         j = after[i]
         if j == n or ranks.get((tokens[i], tokens[j])) != rank:
             continue  # an old entry: one of the two is part of another token now
-        tokens[i], tokens[j] = 256 + rank, None
+        tokens[i], tokens[j] = 256 + rank, -1  # −1: nothing is left here
         after[i] = after[j]
         if after[i] < n:
             before[after[i]] = i
@@ -307,12 +309,12 @@ def _encode_long(tokens: list[int | None], ranks: Mapping[Pair, int]) -> list[in
                 made = ranks.get((tokens[left], tokens[right]))
                 if made is not None:
                     heapq.heappush(heap, (made, left))
-    return [token for token in tokens if token is not None]
+    return [token for token in tokens if token >= 0]
 
 
 # tokenization: The implementation
 def _merges(merges: Iterable[Sequence[int]]) -> list[Pair]:
-    pairs = [tuple(pair) for pair in merges]
+    pairs: list[Any] = [tuple(pair) for pair in merges]
     for k, pair in enumerate(pairs):
         whole = len(pair) == 2 and all(type(token) is int for token in pair)
         expects(whole, "merges", f"{pair} as number {k}", "pairs of integers", TypeError)
@@ -420,14 +422,9 @@ class Vocabulary:
         try:
             number = operator.index(token)
         except TypeError:
-            number = None
-        expects(
-            number is not None and not isinstance(token, bool),
-            "token",
-            repr(token),
-            "an integer",
-            TypeError,
-        )
+            number = -1
+        whole = hasattr(token, "__index__") and not isinstance(token, bool)
+        expects(whole, "token", repr(token), "an integer", TypeError)
         expects(
             0 <= number < len(self),
             "token",
@@ -499,7 +496,7 @@ def _write(path: Path, state: dict[str, object]) -> None:
         part.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, object]:
+def _read(path: Path) -> dict[str, Any]:
     state = json.loads(path.read_text(encoding="utf-8"))
     right = (
         isinstance(state, dict)
@@ -661,7 +658,8 @@ class Tokenizer(Vocabulary):
         """Write one JSON file; an old one is replaced only when the new one is
         complete."""
         names = list(self.specials)
-        state = {"pattern": self.pattern, "specials": names, "merges": self.merges}
+        state: dict[str, object] = {"pattern": self.pattern, "specials": names}
+        state["merges"] = self.merges
         if self.ids != list(range(len(self))):
             state["ids"] = self.ids
         _write(Path(path), state)
@@ -672,8 +670,12 @@ class Tokenizer(Vocabulary):
         no such file."""
         try:
             state = _read(Path(path))
-            parts = (state[key] for key in ("merges", "specials", "pattern"))
-            return cls(*parts, ids=state.get("ids"))
+            return cls(
+                state["merges"],
+                state["specials"],
+                state["pattern"],
+                ids=state.get("ids"),
+            )
         except (ValueError, TypeError, RecursionError) as error:
             got = f"{os.fspath(path)!r} ({error})"
             wanted = "a file that Tokenizer.save wrote"
@@ -953,7 +955,9 @@ def from_tokenizers(engine: Any) -> Tokenizer:
 
 
 # tokenization: The engine tiktoken
-def _tiktoken_engine(lib, pattern, numbers, specials) -> Any:
+def _tiktoken_engine(
+    lib: Any, pattern: str, numbers: dict[bytes, int], specials: dict[str, int]
+) -> Any:
     try:
         return lib.Encoding(
             "ours", pat_str=pattern, mergeable_ranks=numbers, special_tokens=specials
@@ -1035,7 +1039,7 @@ def train_by_tokenizers(
     engine.pre_tokenizer = _pre_tokenizer(lib, pattern)
     engine.train_from_iterator(map(_characters, texts), trainer)
     token = {letter: b for b, letter in enumerate(letters)}
-    merges = []
+    merges: list[Pair] = []
     for a, b in json.loads(engine.to_str())["model"]["merges"]:
         token[a + b] = 256 + len(merges)
         merges.append((token[a], token[b]))

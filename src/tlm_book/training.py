@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -231,7 +232,7 @@ def split_documents(
 # training: Text, held out and cut
 def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
     """All documents as one sequence of tokens, each followed by the separator
-    `tokenizer.start`.
+    `tokenizer.start`. TypeError for a single text.
 
     Chapter: training.
     """
@@ -336,7 +337,8 @@ def bigram(
 
     The discount is chosen on the last tenth of the training tokens with counts from
     the rest, then everything is counted anew: the held-out text has no part in the
-    choice. Before the first held-out token stands `start`.
+    choice. Before the first held-out token stands `start`. ValueError for fewer than
+    20 training tokens.
 
     Chapter: training.
     """
@@ -538,12 +540,15 @@ def update(
 
     Chapter: training.
     """
-    loss, place = 0.0, batch.device.type
+    loss: Tensor | float = 0.0
+    place = batch.device.type
     optimizer.zero_grad()
     for rows in torch.arange(len(batch)).chunk(config.accumulate):
         x, w = batch[rows], None if weights is None else weights[rows]
         share = (
-            len(x) / len(batch) if w is None else (w.sum() / weights.sum()).item()
+            len(x) / len(batch)
+            if w is None or weights is None
+            else (w.sum() / weights.sum()).item()
         )
         if share == 0:
             continue
@@ -598,7 +603,8 @@ def evaluate(
     Each window begins with the last `context` tokens of the one before it, which are
     not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
     judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
-    evaluation mode meanwhile and afterwards in the mode in which it came.
+    evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
+    without tokens, and for a context that fills the window.
 
     Chapter: training.
     """
@@ -635,17 +641,11 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        chosen = torch.device(device)
-        torch.zeros(1, device=chosen)
-    except (RuntimeError, AssertionError):  # torch raises either, by build
-        chosen = None
-    expects(
-        chosen is not None,
-        "device",
-        repr(device),
-        'a device of this machine, such as "auto", "cpu" or "cuda"',
-    )
-    return chosen
+        torch.zeros(1, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError) as error:  # torch raises either, by build
+        wants = 'a device of this machine, such as "auto", "cpu" or "cuda"'
+        raise ValueError(f"device: got {device!r}, want {wants}") from error
 
 
 # training: The whole run
@@ -659,7 +659,8 @@ class Diverged(ValueError):
     def __init__(
         self, loss: float, length: float, n: int, config: TrainConfig, step: int
     ) -> None:
-        c, self.step, self.result = config, step, None
+        c, self.step = config, step
+        self.result: Result | None = None
         batch = f"sample_batch(tokens, {n}, {c.batch_size}, {c.seed}, {step})"
         super().__init__(
             f"loss: got {loss} with a gradient of length {length} at step {step}, batch {batch}; "
@@ -732,7 +733,7 @@ class Result:
     def held_out(self) -> dict[int, float]:
         """{updates done: loss on the held-out text}."""
         return {
-            entry["step"]: entry["held_out"]
+            int(entry["step"]): entry["held_out"]
             for entry in self.log
             if "held_out" in entry
         }
@@ -792,7 +793,9 @@ def train(
     Chapter: training.
     """
     place, n = choose_device(device), model_config.max_len
-    log, best, seconds = [], (math.inf, {}), 0.0
+    log: list[dict[str, int | float]] = []
+    best: tuple[float, dict[str, Tensor]] = (math.inf, {})
+    seconds = 0.0
 
     def result() -> Result:
         return Result(with_weights(model_config, best[1], place), log, seconds)
@@ -809,7 +812,8 @@ def train(
             for entry in bar:
                 seconds += time.perf_counter() - tick
                 log.append(entry)
-                if due(entry["step"], config):
+                step = int(entry["step"])
+                if due(step, config):
                     loss = evaluate(
                         model, validation_tokens, n, start, context=n // 2
                     )
@@ -826,7 +830,7 @@ def train(
                             },
                         )
                     if watch:
-                        watch(entry["step"], model)
+                        watch(step, model)
                 tick = time.perf_counter()
         except Diverged as error:
             error.result = result() if best[1] else None
@@ -924,13 +928,13 @@ def model_for(size: Size, vocab_size: int) -> Config:
     )
 
 
-def recipe(size: Size, **changes: object) -> TrainConfig:
+def recipe(size: Size, **changes: Any) -> TrainConfig:
     """How this chapter trains a model of that size; `changes` overrule single fields.
 
     Chapter: training.
     """
     steps = int(changes.get("steps", size.steps))
-    fitted = {
+    fitted: dict[str, Any] = {
         "steps": steps,
         "batch_size": size.batch_size,
         "noise": size.noise,
@@ -1082,7 +1086,7 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 # training: Files that last
-def fitting(settings: type, fields: Mapping[str, object], file: Path) -> object:
+def fitting(settings: type[Any], fields: Mapping[str, Any], file: Path) -> Any:
     """`settings(**fields)`, for fields read from a file; ValueError that names the
     file and the field that does not fit.
 
@@ -1294,7 +1298,8 @@ def split_text(text: str, size: int = 4000) -> list[str]:
     if len(marked) >= 2:
         return marked
     size = max(1, min(size, len(text) // 20))
-    grouped, group = [], ""
+    grouped: list[str] = []
+    group = ""
     for paragraph in re.split(r"\n\s*\n", text):
         for piece in cut(paragraph.strip("\n"), size):
             group = f"{group}\n\n{piece}" if group else piece
@@ -1514,8 +1519,10 @@ def train_from_file(
 
 
 # training: From a text file to a model
-def plan(n_bytes: int, **choices: object) -> tuple[Size, TrainConfig]:
+def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
     """The size and the recipe for that much text, with single choices overruled.
+
+    ValueError for a choice with another name, or a size below 1.
 
     Chapter: training.
     """
@@ -1546,8 +1553,8 @@ def train_book(
     progress: bool = True,
     **choices: object,
 ) -> Report:
-    """Make the model that the package ships: the book's corpus, the chapter's
-    settings, seed 0; `choices` as in `train_from_file`.
+    """Make the model that the package ships: the book's corpus, the sizes and
+    settings that `plan` suggests, seed 0; `choices` as in `train_from_file`.
 
     Chapter: training.
     """

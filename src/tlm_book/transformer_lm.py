@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +33,9 @@ __all__ = [
 
 
 # transformer_lm: Every choice has a name
+_S = TypeVar("_S", bound="Settings")
+
+
 @dataclass(frozen=True)
 class Settings:
     """Every choice that makes a transformer language model; the defaults are the
@@ -70,7 +74,7 @@ class Settings:
         _check_numbers(self)
         _check_choices(self)
 
-    def replace(self, **changes: object) -> "Settings":
+    def replace(self: _S, **changes: Any) -> _S:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
@@ -161,16 +165,16 @@ class Config(Settings):
     """
 
     @classmethod
-    def wojcik(cls, vocab_size: int, **changes: object) -> "Config":
+    def wojcik(cls, vocab_size: int, **changes: Any) -> "Config":
         """The main source, Wojcik 2021: the default values."""
         return cls(vocab_size, **changes)
 
     @classmethod
-    def lelarge(cls, vocab_size: int, **changes: object) -> "Config":
+    def lelarge(cls, vocab_size: int, **changes: Any) -> "Config":
         """Lelarge: pre-norm, one head with query, key and value biases, ε inside the
         root; no positions, no last normalization.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "n_heads": 1,
             "qkv_bias": True,
             "out_bias": False,
@@ -182,11 +186,11 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
     @classmethod
-    def becker_kahn(cls, vocab_size: int, **changes: object) -> "Config":
+    def becker_kahn(cls, vocab_size: int, **changes: Any) -> "Config":
         """Becker-Kahn: no normalization, no score scale, learned positions, no
         biases in attention or unembedding.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "norm": "none",
             "final_norm": False,
             "scale": 1.0,
@@ -199,11 +203,11 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
     @classmethod
-    def agarwal(cls, vocab_size: int, **changes: object) -> "Config":
+    def agarwal(cls, vocab_size: int, **changes: Any) -> "Config":
         """Agarwal: post-norm without ε, fixed sinusoids from position 1, no biases
         in attention.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "norm": "post",
             "final_norm": False,
             "eps": 0.0,
@@ -215,11 +219,11 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
     @classmethod
-    def lei_mao(cls, vocab_size: int, **changes: object) -> "Config":
+    def lei_mao(cls, vocab_size: int, **changes: Any) -> "Config":
         """Lei Mao: post-norm, fixed sinusoids from position 0, embeddings scaled by
         √d_model, no biases in attention.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "norm": "post",
             "final_norm": False,
             "eps": 1e-5,
@@ -232,11 +236,11 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
     @classmethod
-    def gpt2(cls, vocab_size: int = 50257, **changes: object) -> "Config":
+    def gpt2(cls, vocab_size: int = 50257, **changes: Any) -> "Config":
         """GPT-2 small: GELU (tanh form), ε inside, learned positions, biases
         everywhere but in a tied unembedding.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "d_model": 768,
             "d_ff": 3072,
             "n_layers": 12,
@@ -254,11 +258,11 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
     @classmethod
-    def vaswani(cls, vocab_size: int, **changes: object) -> "Config":
+    def vaswani(cls, vocab_size: int, **changes: Any) -> "Config":
         """The decoder half of the 2017 model, without cross-attention: post-norm,
         fixed sinusoids from 0, scaled and tied embeddings.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "norm": "post",
             "final_norm": False,
             "eps": 1e-6,
@@ -319,11 +323,11 @@ class TransformerLM(nn.Module):
         )
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
         self.dropout = nn.Dropout(c.dropout)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options)
             for _ in range(c.n_layers)
         )
-        self.norm = (
+        self.norm: Any = (
             Normalization(c.d_model, c.eps, c.eps_mode)
             if c.final_norm
             else nn.Identity()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -526,7 +526,8 @@ def sentence_pairs(count: int, seed: int = 0) -> list[Pair]:
     Chapter: translation.
     """
     expects_positive(count=count)
-    chance, found = random.Random(seed), {}
+    chance = random.Random(seed)
+    found: dict[tuple[str, ...], Pair] = {}
     while len(found) < count:
         F, E = some_sentence(chance)
         links = tuple(
@@ -724,9 +725,8 @@ def train_translator(
     ]
     sources = padded([[number[0][w] for w in p.french] for p in pairs])
     targets = padded([[*(number[1][w] for w in p.english), STOP] for p in pairs])
-    config = EncoderDecoderConfig(
-        len(English), **{**SIZES, "source_vocab_size": len(French), **sizes}
-    )
+    fields: dict[str, Any] = {**SIZES, "source_vocab_size": len(French), **sizes}
+    config = EncoderDecoderConfig(len(English), **fields)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay
         torch.manual_seed(recipe.seed)
         place = choose_device(device)
@@ -769,7 +769,7 @@ def _expects_search(
     """Check what both searches are given; the number of words to write at most."""
     right = isinstance(model, EncoderDecoder)
     expects(right, "model", type(model).__name__, "an EncoderDecoder", TypeError)
-    c = model.config
+    c: Any = model.config
     expects_tokens("source", source, c.source_vocab_size or c.vocab_size)
     expects(
         source.dim() == 2, "source", f"shape {tuple(source.shape)}", "(batch, n)"
@@ -782,12 +782,10 @@ def _expects_search(
             f"a token from 0 to {c.vocab_size - 1}",
             IndexError,
         )
-    max_new = c.max_len if max_new is None else max_new
-    expects_positive(max_new=max_new)
-    expects(
-        max_new <= c.max_len, "max_new", max_new, f"at most max_len = {c.max_len}"
-    )
-    return max_new
+    most = c.max_len if max_new is None else max_new
+    expects_positive(max_new=most)
+    expects(most <= c.max_len, "max_new", most, f"at most max_len = {c.max_len}")
+    return most
 
 
 def _log_probs(scores: Float[Tensor, "b V"]) -> Float[Tensor, "b V"]:
@@ -953,7 +951,8 @@ def translate(
     width: int = 1,
     length_power: float = 0.0,
 ) -> str:
-    """The translation of one sentence; see `translate_all`.
+    """The translation of one sentence; see `translate_all`. Errors as there, and
+    TypeError for anything but a str.
 
     Chapter: translation.
     """

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from merging import merged
 
-from tlm_book.viewer import clock_hands, epsilon_spread, merge_stepper, sampling, softmax_temperature
+from tlm_book.viewer import (
+    clock_hands,
+    epsilon_spread,
+    merge_stepper,
+    sampling,
+    softmax_temperature,
+)
 from tlm_book.viewer.base import visible
 
 RNG = np.random.default_rng(0)
@@ -140,7 +146,7 @@ def test_hands_are_those_of_numpy(show, d, base):
 def check_hands(page, omega, p, k):
     """Each row of the table: ω, k·ω, (sin, cos) at p, at p + k, and the first turned, which is the second."""
     got = np.array(numbers(page, "table")).reshape(-1, 8)
-    at = lambda t: np.stack([np.sin(t * omega), np.cos(t * omega)], 1)  # noqa: E731
+    at = lambda t: np.stack([np.sin(t * omega), np.cos(t * omega)], 1)
     assert np.abs(got[:, 0] / omega - 1).max() < 1e-13 and np.abs(got[:, 1] - k * omega).max() < 1e-10
     assert np.abs(got[:, 2:4] - at(p)).max() < 1e-12 and np.abs(got[:, 4:6] - at(p + k)).max() < 1e-12
     assert np.abs(got[:, 6:8] - got[:, 4:6]).max() < 1e-12
@@ -234,7 +240,7 @@ def test_spread_is_that_of_numpy(show):
         assert np.allclose(numbers(page, ".said"), [outside, inside, outside - inside], rtol=1e-12, atol=1e-16)
         dots = dict(page.locator(".dot").evaluate_all("all => all.map((c) => [c.classList[1], +c.getAttribute('cy')])"))
         low, high = page.locator(".axis").first.get_attribute("y1"), page.locator(".grid").last.get_attribute("y1")
-        at = lambda v: float(low) + v * (float(high) - float(low))  # noqa: E731
+        at = lambda v: float(low) + v * (float(high) - float(low))
         assert abs(dots["a"] - at(outside)) < 1e-6 and abs(dots["b"] - at(inside)) < 1e-6
 
 

@@ -518,7 +518,7 @@ def test_save_as_svg(show, n):
     A = np.tril(random((n, n)))
     names = NASTY[:n] if n <= 6 else words(n)
     page = show(attention(names, A).to_html())
-    name, text = saved(page, "SVG")
+    _, text = saved(page, "SVG")
     cells, root = squares(text)
     k = -(-n // 256)
     big = np.array([[np.rint(255 * A[a : a + k, b : b + k].max()) for b in range(0, n, k)] for a in range(0, n, k)])
@@ -538,7 +538,7 @@ def test_save_edges_and_pinned_rows_as_svg(show):
     view = attention(TOKENS, weights()[0, 0])
     view.form = "edges"
     page = show(view.to_html())
-    curves = lambda: sum(path.get("d").count("C") for path in ElementTree.fromstring(saved(page, "SVG")[1]).iter("{http://www.w3.org/2000/svg}path"))  # noqa: E731
+    curves = lambda: sum(path.get("d").count("C") for path in ElementTree.fromstring(saved(page, "SVG")[1]).iter("{http://www.w3.org/2000/svg}path"))
     assert curves() == 21
     page.locator(".rows .name").nth(3).click()
     assert curves() == 4

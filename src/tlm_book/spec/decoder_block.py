@@ -65,21 +65,21 @@ def decoder_block(
     )
     expects_shape("X", X, ("n", len(w["CA"]["b_O"])))
 
-    def CA(X):
+    def CA(X: np.ndarray) -> np.ndarray:
         return multi_head(X, **w["CA"], causal=True, scale=scale)
 
-    def FF(X):
+    def FF(X: np.ndarray) -> np.ndarray:
         return feed_forward(X, **w["FF"], activation=activation)
 
-    def normalized(X, name):
+    def normalized(X: np.ndarray, name: str) -> np.ndarray:
         if norm == "none":
             return X
         return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
-    def N_ca(X):
+    def N_ca(X: np.ndarray) -> np.ndarray:
         return normalized(X, "N_ca")
 
-    def N_ff(X):
+    def N_ff(X: np.ndarray) -> np.ndarray:
         return normalized(X, "N_ff")
 
     if norm == "post":

@@ -13,7 +13,7 @@ from tlm_book.spec.multi_head import multi_head_attention
 from tlm_book.spec.normalization import layer_norm
 from tlm_book.spec.positional_encoding import add_positions
 
-Block = Mapping[str, Mapping[str, np.ndarray]]
+Block = Mapping[str, Mapping[str, Any]]  # layer → name → array
 PLACES = ("post", "pre")
 
 __all__ = [
@@ -47,7 +47,7 @@ def encoder_block(
     """
     expects_one_of("norm", norm, PLACES)
 
-    def LN(X, name):
+    def LN(X: np.ndarray, name: str) -> np.ndarray:
         return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     if norm == "pre":
@@ -91,22 +91,23 @@ def cross_block(
     feed-forward layer. (A-decoder-block, M-decoder-stack)
 
     `w` holds w["SA"], w["N_sa"], w["CA"], w["N_ca"], w["FF"], w["N_ff"]. norm="pre"
-    normalizes what each layer reads instead; the memory is read as it is.
+    normalizes what each layer reads instead; the memory is read as it is. ValueError
+    for another choice or shapes that do not fit.
 
     Chapter: encoder_decoder.
     """
     expects_one_of("norm", norm, PLACES)
 
-    def LN(X, name):
+    def LN(X: np.ndarray, name: str) -> np.ndarray:
         return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
-    def SA(Y):
+    def SA(Y: np.ndarray) -> np.ndarray:
         return multi_head_attention(Y, Y, Y, **w["SA"], causal=True, scale=scale)
 
-    def CA(Z):
+    def CA(Z: np.ndarray) -> np.ndarray:
         return multi_head_attention(Z, memory, memory, **w["CA"], scale=scale)
 
-    def FF(Z):
+    def FF(Z: np.ndarray) -> np.ndarray:
         return feed_forward(Z, **w["FF"], activation=activation)
 
     if norm == "pre":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "relu",
     "gelu",
     "gelu_tanh",
+    "silu",
     "vertex_sets",
     "Network",
     "preactivations",
@@ -54,8 +56,18 @@ def gelu_tanh(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
+def silu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """x / (1 + exp(−x)), entry by entry; also called swish. (T-silu)
+
+    Chapter: feed_forward.
+    """
+    return x / (1 + np.exp(-x))
+
+
 # feed_forward: A network on a graph
-def vertex_sets(graph: nx.DiGraph) -> tuple[set, set, set]:
+def vertex_sets(
+    graph: nx.DiGraph,
+) -> tuple[set[Hashable], set[Hashable], set[Hashable]]:
     """(I, H, O): vertices without incoming edge, the rest, those without outgoing
     edge. (B-dag)
 
@@ -195,7 +207,7 @@ def mlp(
 def layered_network(
     weights: Sequence[Float[np.ndarray, "i o"]],
     biases: Sequence[Float[np.ndarray, "o"]],
-    activation: Callable[[float], float] = relu,
+    activation: Callable[[Any], Any] = relu,
 ) -> Network:
     """The fully connected network of these matrices; vertex (l, i) is number i of
     layer l. (B-mlp-def, B-fully-connected, B-weight-index)
@@ -245,7 +257,12 @@ def without_biases(
 
 
 # feed_forward: The feed-forward layer of a transformer
-FORMULAS: dict[str, Callable] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+FORMULAS: dict[str, Callable[[Any], Any]] = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+}
 
 
 def feed_forward(
@@ -259,7 +276,7 @@ def feed_forward(
     """FF(X) = activation(XA + 1k) B + 1l; the article normalizes X first. (W-ff-def)
 
     ValueError for weights whose shapes do not fit, and for an activation that is not
-    one of "relu", "gelu", "gelu_tanh".
+    one of "relu", "gelu", "gelu_tanh", "silu".
 
     Chapter: feed_forward.
     """

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -76,7 +77,7 @@ def standardize_jacobian(
 
 # gradients: Derivatives by hand
 def central_difference(
-    f: Callable, x: Float[np.ndarray, "d"], h: float = 1e-5
+    f: Callable[..., Any], x: Float[np.ndarray, "d"], h: float = 1e-5
 ) -> Float[np.ndarray, "..."]:
     """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; real f: a row.
 
@@ -119,6 +120,8 @@ def layer_norm_backward(
 ) -> tuple[Float[Array, "n d"], Float[Array, "d"], Float[Array, "d"]]:
     """X̄, ā, b̄ for Y = a ⊙ std(X) + b, row by row, ε outside the root.
     (T-backward-rowwise)
+
+    ValueError for shapes that do not fit.
 
     Chapter: gradients.
     """
@@ -219,8 +222,8 @@ def multi_head_backward(
     weights = {name: np.zeros_like(W) for name, W in separate.items()}
     dX = np.zeros_like(X)
     for i, dO in enumerate(np.split(dH, len(W_Q), axis=1)):
-        parts = (X @ W[i] for W in separate.values())
-        back = attention_backward(dO, *parts, causal, scale)
+        Q, K, V = (X @ W[i] for W in separate.values())
+        back = attention_backward(dO, Q, K, V, causal, scale)
         for (name, W), dP in zip(separate.items(), back):
             from_here, weights[name][i], _ = linear_backward(dP, X, W[i])
             dX = dX + from_here  # X is used three times by each head
@@ -231,7 +234,7 @@ def multi_head_backward(
 def block_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
-    w: Mapping[str, Mapping[str, Array]],
+    w: Mapping[str, Mapping[str, Any]],
     activation: str = "relu",
     eps: float = 1e-6,
 ) -> tuple[Float[Array, "n d"], dict[str, dict[str, Array]]]:

@@ -1,7 +1,7 @@
 """Using the model: one token after another. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -65,6 +65,8 @@ def greedy(
     """x continued by n_new tokens, each the likeliest given all before it; of equals
     the one with the smallest number. (T-greedy)
 
+    ValueError for n_new below 0.
+
     Chapter: inference.
     """
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
@@ -77,7 +79,7 @@ def greedy(
 # inference: Choosing
 def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
     """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j
-    of all u. (T-quantile)
+    of all u. (T-quantile) ValueError for another u.
 
     >>> [quantile(np.array([0.5, 0.0, 0.5]), u) for u in (0.0, 0.4, 0.5, 0.9)]
     [0, 0, 2, 2]
@@ -120,6 +122,8 @@ def keep(p: Float[np.ndarray, "V"], kept: Iterable[int]) -> Float[np.ndarray, "V
 def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
     """The k likeliest tokens; of equals the smaller number first. (T-top-k-top-p)
 
+    ValueError for k below 1.
+
     Chapter: inference.
     """
     expects_positive(k=k)
@@ -129,6 +133,8 @@ def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
 def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
     """The fewest likeliest tokens whose probabilities sum to s or more.
     (T-top-k-top-p)
+
+    ValueError unless 0 < s ≤ 1.
 
     Chapter: inference.
     """
@@ -144,6 +150,8 @@ def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
 def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
     """The tokens at least m times as likely as the likeliest. (T-min-p)
 
+    ValueError unless 0 ≤ m ≤ 1.
+
     Chapter: inference.
     """
     expects(0 <= m <= 1, "m", m, "0 ≤ m ≤ 1")
@@ -156,6 +164,8 @@ def penalized(
 ) -> Float[np.ndarray, "V"]:
     """z_j / θ or θ z_j, whichever is lower for θ > 1, for each token j of the text x.
     (T-repetition-penalty)
+
+    `penalty` is θ; ValueError unless θ > 0.
 
     Chapter: inference.
     """
@@ -189,7 +199,7 @@ def sample_chosen(
     x: Int[np.ndarray, "n"],
     u: Sequence[float],
     start: int,
-    **choices: float,
+    **choices: Any,
 ) -> Int[np.ndarray, "m"]:
     """`sample`, with the choices of `chosen`.
 
@@ -225,6 +235,8 @@ def beam_search(
 ) -> list[Hypothesis]:
     """At most `width` continuations of x, the best first; `length_power` is α.
     (T-beam-text)
+
+    ValueError for a width below 1, and for α < 0.
 
     Chapter: inference.
     """

@@ -50,7 +50,7 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
 
 # loss: The log-probability of a token
 def sequence_log_probs(
-    T: Callable, x: Int[np.ndarray, "n"], start: int = 0
+    T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
 ) -> Float[np.ndarray, "n"]:
     """y_k = LogSoftmax(T(shift(x)))[k, x_k], the log-probability of each token given
     those before it. (W-loss-index)
@@ -65,7 +65,9 @@ def sequence_log_probs(
 
 
 # loss: The loss of a text
-def sequence_loss(T: Callable, x: Int[np.ndarray, "n"], start: int = 0) -> float:
+def sequence_loss(
+    T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
+) -> float:
     """−(1/n) Σ_k y_k. (W-loss-formula)
 
     Errors as in `sequence_log_probs`.

@@ -110,7 +110,7 @@ def multi_head_attention(
         expects_shape(name, M, ("rows", W.shape[1]))
         rows.append(M @ W + (0 if b is None else b[:, None]))  # (h, rows, width)
     H = np.concatenate(
-        [attention(*part, causal, scale) for part in zip(*rows)], axis=1
+        [attention(q, k, v, causal, scale) for q, k, v in zip(*rows)], axis=1
     )
     expects_shape("W_O", W_O, (H.shape[1], "o"))
     return H @ W_O + (0 if b_O is None else b_O)

@@ -1,7 +1,8 @@
 """Named tensors. Generated from book/named_tensors.ipynb: edit the notebook, then `make export`."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -70,12 +71,16 @@ def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
 
     Chapter: named_tensors.
     """
-    return set(X.dims) == set(Y.dims) and agree(X.values, to_array(Y, *X.dims), tol)
+    Y = Y.transpose(*X.dims) if set(X.dims) == set(Y.dims) else Y
+    return X.dims == Y.dims and agree(X.values, Y.values, tol)
 
 
 # named_tensors: Tensors whose axes have names
 def _expects_axes(
-    argument: str, X: NamedTensor, has: tuple = (), lacks: tuple = ()
+    argument: str,
+    X: NamedTensor,
+    has: tuple[Any, ...] = (),
+    lacks: tuple[Any, ...] = (),
 ) -> None:
     fits = set(has) <= set(X.dims) and not set(lacks) & set(X.dims)
     without = f" and none of {', '.join(lacks)}" * bool(lacks)
@@ -145,7 +150,7 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     Chapter: named_tensors.
     """
     _expects_axes("X", X, (ax,))
-    E = np.exp(X - X.max(ax))
+    E: Any = np.exp(X - X.max(ax))  # a named tensor
     return E / E.sum(ax)
 
 
@@ -172,7 +177,7 @@ def lift(
     used = {*(axis for S in sources for axis in S), *target, *inside}
 
     def lifted(*tensors: NamedTensor) -> NamedTensor:
-        extra = {}
+        extra: dict[Hashable, int] = {}
         for k, (X, S) in enumerate(zip(tensors, sources, strict=True)):
             _expects_axes(f"argument {k}", X, S, tuple(sorted(used - set(S))))
             for Y in tensors[:k]:
@@ -223,7 +228,7 @@ def ffn(
 
     Chapter: named_tensors.
     """
-    H = np.maximum(linear(X, W_1, b_1, ax), 0)
+    H: Any = np.maximum(linear(X, W_1, b_1, ax), 0)  # a named tensor
     return linear(H, W_2, b_2, "hidden")
 
 

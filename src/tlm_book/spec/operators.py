@@ -136,6 +136,8 @@ def is_equivariant(
 def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """◺A: entry (i, j) of A where j ≤ i, −∞ where j > i. (W-mask-op-def)
 
+    ValueError for anything but a matrix.
+
     >>> causal_mask(np.ones((2, 2)))
     array([[  1., -inf],
            [  1.,   1.]])
@@ -153,7 +155,7 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
     The row's maximum is subtracted first: the quotient is unchanged and no
     exponential overflows. A row without a finite entry has no softmax: its result is
-    NaN.
+    NaN. ValueError for anything but a matrix with at least one column.
 
     >>> softmax(np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])

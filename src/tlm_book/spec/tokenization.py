@@ -151,7 +151,8 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
 
     Chapter: tokenization.
     """
-    done, rest = [], list(s)
+    done: list[int] = []
+    rest = list(s)
     while rest:
         if tuple(rest[:2]) == pair:
             done, rest = [*done, new], rest[2:]
@@ -165,6 +166,8 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
     """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
     most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
     token n_base + k. (B-bpe-step, B-bpe-stop)
+
+    ValueError for n_merges below 0.
 
     Chapter: tokenization.
     """

@@ -1,18 +1,17 @@
 """Translation, from nothing to a sentence. Generated from book/translation.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_positive
-from tlm_book.spec.inference import Model
+from tlm_book.checks import expects_positive
+from tlm_book.spec.inference import Hypothesis, Model
+from tlm_book.spec.inference import beam_search as continuations
 
 __all__ = [
     "next_log_probs",
     "greedy_search",
-    "Hypothesis",
     "beam_search",
 ]
 
@@ -31,6 +30,8 @@ def greedy_search(T: Model, start: int, stop: int, max_new: int) -> list[int]:
     """The likeliest word each time, until `stop` or `max_new` words.
     (M-autoregressive-inference)
 
+    ValueError for max_new below 1.
+
     Chapter: translation.
     """
     expects_positive(max_new=max_new)
@@ -41,16 +42,6 @@ def greedy_search(T: Model, start: int, stop: int, max_new: int) -> list[int]:
 
 
 # translation: Several at once
-class Hypothesis(NamedTuple):
-    """Words, and the logarithm of their probability.
-
-    Chapter: translation.
-    """
-
-    tokens: tuple[int, ...]
-    log_p: float
-
-
 def beam_search(
     T: Model,
     start: int,
@@ -61,28 +52,10 @@ def beam_search(
 ) -> list[Hypothesis]:
     """At most `width` hypotheses, the best first; `length_power` is α. (T-beam)
 
+    ValueError unless max_new, width > 0 and α ≥ 0.
+
     Chapter: translation.
     """
-    expects_positive(max_new=max_new, width=width)
-    expects(length_power >= 0, "length_power", length_power, "a number ≥ 0")
-
-    def over(h: Hypothesis) -> bool:
-        return h.tokens[-1:] == (stop,)
-
-    def value(h: Hypothesis) -> float:
-        return h.log_p / len(h.tokens) ** length_power
-
-    beam = [Hypothesis((), 0.0)]
-    for _ in range(max_new):
-        found = []
-        for h in beam:
-            p = [] if over(h) else next_log_probs(T, h.tokens, start)
-            found += [
-                Hypothesis((*h.tokens, j), h.log_p + p_j) for j, p_j in enumerate(p)
-            ]
-            found += [h] if over(h) else []
-        beam = sorted(found, key=value, reverse=True)[:width]
-        bounds = [h.log_p / max_new**length_power for h in beam if not over(h)]
-        if over(beam[0]) and all(value(beam[0]) >= bound for bound in bounds):
-            break
-    return beam
+    expects_positive(max_new=max_new)
+    nothing = np.array([], dtype=int)
+    return continuations(T, nothing, max_new, width, (stop,), length_power, start)

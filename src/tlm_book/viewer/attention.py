@@ -16,7 +16,15 @@ import traitlets
 from jaxtyping import Bool, Float64, UInt8
 
 from tlm_book.checks import expects, expects_one_of
-from tlm_book.viewer.base import Picture, expects_strings, expects_title, module, svg, visible, visible_line
+from tlm_book.viewer.base import (
+    Picture,
+    expects_strings,
+    expects_title,
+    module,
+    svg,
+    visible,
+    visible_line,
+)
 from tlm_book.viewer.style import SEQUENTIAL_STOPS
 
 __all__ = ["View", "attention"]
@@ -49,15 +57,15 @@ class View(Picture):
 
     _esm = module("attention")
     _word = "attention"
-    layer: int = traitlets.Int(0).tag(sync=True, picture=True)
-    head: int = traitlets.Int(0).tag(sync=True, picture=True)
-    pinned: Sequence[int | None] | None = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
-    scale: str = traitlets.Unicode("root").tag(sync=True, picture=True)
-    top_k: int = traitlets.Int(3).tag(sync=True, picture=True)
-    form: str = traitlets.Unicode("matrix").tag(sync=True, picture=True)
-    against: Sequence[int] | str | None = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
-    difference: bool = traitlets.Bool(False).tag(sync=True, picture=True)
-    reverse: bool = traitlets.Bool(False).tag(sync=True, picture=True)
+    layer = traitlets.Int(0).tag(sync=True, picture=True)
+    head = traitlets.Int(0).tag(sync=True, picture=True)
+    pinned = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
+    scale = traitlets.Unicode("root").tag(sync=True, picture=True)
+    top_k = traitlets.Int(3).tag(sync=True, picture=True)
+    form = traitlets.Unicode("matrix").tag(sync=True, picture=True)
+    against = traitlets.Any(None, allow_none=True).tag(sync=True, picture=True)
+    difference = traitlets.Bool(False).tag(sync=True, picture=True)
+    reverse = traitlets.Bool(False).tag(sync=True, picture=True)
 
     @traitlets.validate("layer", "head", "top_k")
     def _in_range(self, proposal: Mapping[str, Any]) -> int:
@@ -165,7 +173,7 @@ def attention(
 # ---- what the page is given ---------------------------------------------------------------------------------------------
 
 
-def _weights(argument: str, weights: npt.ArrayLike) -> Float64[np.ndarray, "layers heads n m"]:
+def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n m"]:
     """The weights in float64 with all four axes; TypeError if not real numbers, ValueError for a wrong rank or range."""
     if hasattr(weights, "detach"):  # a torch tensor
         weights = weights.detach().cpu()
@@ -247,7 +255,7 @@ def _rounded(numbers: Float64[np.ndarray, "layers heads"]) -> list[list[float]]:
     return (np.round(numbers, 4) + 0.0).tolist()
 
 
-def _pair(name: str, got: object, sizes: Sequence[int], wants: str, holes: bool) -> list[int | None] | None:
+def _pair(name: str, got: Any, sizes: Sequence[int], wants: str, holes: bool) -> list[int | None] | None:
     """A pair of places in range, as a list; None stays None. With `holes`, one of the two may be None."""
     if got is None:
         return None
@@ -266,7 +274,7 @@ def _pair(name: str, got: object, sizes: Sequence[int], wants: str, holes: bool)
 
 def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
     """A drawing of this head, and for its first rows the three columns with the largest weights."""
-    n, m = data["shape"][2:]
+    n = data["shape"][2]
     q, seen = _head(data, layer, head)
     names = data["columns"] or data["tokens"]
     lines = []

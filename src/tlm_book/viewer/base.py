@@ -83,10 +83,10 @@ class Picture(anywidget.AnyWidget):
     """
 
     _word = "picture"
-    data: dict[str, Any] = traitlets.Dict().tag(sync=True, picture=True)
+    data = traitlets.Dict().tag(sync=True, picture=True)
 
-    def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle, metadata = super()._repr_mimebundle_(**kwargs)
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return {**bundle, "text/plain": repr(self), "text/html": self.to_html()}, metadata
 
     def _fallback(self) -> str:
@@ -126,7 +126,7 @@ def expects_strings(argument: str, tokens: Iterable[str]) -> list[str]:
     return tokens
 
 
-def expects_between(argument: str, got: object, low: float, high: float, whole: bool = False) -> None:
+def expects_between(argument: str, got: Any, low: float, high: float, whole: bool = False) -> None:
     """A number (a whole one) from low to high; TypeError for another type, ValueError outside the range."""
     types = (int,) if whole else (int, float)
     right = isinstance(got, types) and not isinstance(got, bool)
@@ -168,7 +168,7 @@ def visible_line(text: str) -> str:
     return shown.replace("␣", " ") if text == text.strip() else shown
 
 
-def shown_title(title: object) -> str | None:
+def shown_title(title: Any) -> str | None:
     """The title as visible text, None without one; TypeError for anything but a string."""
     expects_title(title)
     return title and visible_line(title)

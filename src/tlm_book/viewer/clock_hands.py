@@ -7,7 +7,16 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import Picture, expects_between, module, number, point, shown_title, svg, table
+from tlm_book.viewer.base import (
+    Picture,
+    expects_between,
+    module,
+    number,
+    point,
+    shown_title,
+    svg,
+    table,
+)
 
 __all__ = ["ClockHands", "clock_hands"]
 
@@ -23,8 +32,8 @@ class ClockHands(Picture):
 
     _esm = module("clock_hands")
     _word = "clocks"
-    position: int = traitlets.Int(0).tag(sync=True, picture=True)
-    offset: int = traitlets.Int(0).tag(sync=True, picture=True)
+    position = traitlets.Int(0).tag(sync=True, picture=True)
+    offset = traitlets.Int(0).tag(sync=True, picture=True)
 
     @traitlets.validate("position", "offset")
     def _in_range(self, proposal: Mapping[str, Any]) -> int:

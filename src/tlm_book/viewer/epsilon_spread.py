@@ -7,7 +7,17 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import Picture, expects_between, module, number, point, shown_title, svg, table, ten_to
+from tlm_book.viewer.base import (
+    Picture,
+    expects_between,
+    module,
+    number,
+    point,
+    shown_title,
+    svg,
+    table,
+    ten_to,
+)
 
 __all__ = ["EpsilonSpread", "epsilon_spread"]
 
@@ -22,8 +32,8 @@ class EpsilonSpread(Picture):
 
     _esm = module("epsilon_spread")
     _word = "epsilon"
-    epsilon: float = traitlets.Float(1e-6).tag(sync=True, picture=True)
-    sigma: float = traitlets.Float(1e-3).tag(sync=True, picture=True)
+    epsilon = traitlets.Float(1e-6).tag(sync=True, picture=True)
+    sigma = traitlets.Float(1e-3).tag(sync=True, picture=True)
 
     @traitlets.validate("epsilon", "sigma")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
@@ -38,8 +48,8 @@ class EpsilonSpread(Picture):
     def _fallback(self) -> str:
         e, width, height, left, bottom = self.epsilon, 480, 190, 20, 24
         low, high = (math.log10(x) for x in SIGMAS)
-        x = lambda power: left + (width - left - 18) * (power - low) / (high - low)  # noqa: E731
-        y = lambda value: 8 + (height - bottom - 8) * (1 - value)  # noqa: E731
+        x = lambda power: left + (width - left - 18) * (power - low) / (high - low)
+        y = lambda value: 8 + (height - bottom - 8) * (1 - value)
         powers = [low + k * (high - low) / 60 for k in range(61)]
         shapes = [f'<path d="M{point(left, y(1))}L{point(left, y(0))}L{point(width - 18, y(0))}"/>']
         for f, colour, dash in ((_outside, "#0072b2", "none"), (_inside, "#d55e00", "7 4")):

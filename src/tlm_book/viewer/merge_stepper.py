@@ -6,7 +6,15 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects, expects_positive
-from tlm_book.viewer.base import Picture, bdi, kind, module, shown_title, table, visible
+from tlm_book.viewer.base import (
+    Picture,
+    bdi,
+    kind,
+    module,
+    shown_title,
+    table,
+    visible,
+)
 
 __all__ = ["MergeStepper", "merge_stepper"]
 
@@ -24,7 +32,7 @@ class MergeStepper(Picture):
 
     _esm = module("merge_stepper")
     _word = "merges"
-    step: int = traitlets.Int(0).tag(sync=True, picture=True)
+    step = traitlets.Int(0).tag(sync=True, picture=True)
 
     @traitlets.validate("step")
     def _in_range(self, proposal: Mapping[str, Any]) -> int:
@@ -102,7 +110,7 @@ def merge_stepper(
     return MergeStepper(data={"names": shown, "start": start, "merges": merges, "title": title})
 
 
-def _states(states: Iterable[Sequence[Token]]) -> list[list[Token]]:
+def _states(states: Iterable[Sequence[Token]]) -> list[list[Any]]:
     """The states as lists of tokens of one type; the errors of `merge_stepper`."""
     wants = "a list of lists of str or bytes, one list a state"
     expects(not isinstance(states, (str, bytes)) and hasattr(states, "__iter__"), "states", kind(states), wants, TypeError)
@@ -122,7 +130,7 @@ def _states(states: Iterable[Sequence[Token]]) -> list[list[Token]]:
     return texts
 
 
-def _fused_at(before: list[Token], after: list[Token], k: int) -> list[int]:
+def _fused_at(before: list[Any], after: list[Any], k: int) -> list[int]:
     """Where state k − 1 was fused: the places of the left tokens. ValueError if no one pair leads to state k."""
     wants = "the tokens of the state before with one pair of neighbours fused"
     at, pairs, i = [], set(), 0

@@ -10,7 +10,15 @@ from jaxtyping import Float64
 
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
-    Picture, bdi, expects_between, expects_strings, kind, module, shown_title, table, visible,
+    Picture,
+    bdi,
+    expects_between,
+    expects_strings,
+    kind,
+    module,
+    shown_title,
+    table,
+    visible,
 )  # fmt: skip
 
 __all__ = ["Sampling", "sampling"]
@@ -27,10 +35,10 @@ class Sampling(Picture):
 
     _esm = module("sampling")
     _word = "sampling"
-    temperature: float = traitlets.Float(1.0).tag(sync=True, picture=True)
-    top_k: int = traitlets.Int(1).tag(sync=True, picture=True)
-    top_p: float = traitlets.Float(1.0).tag(sync=True, picture=True)
-    draws: int = traitlets.Int(0).tag(sync=True, picture=True)
+    temperature = traitlets.Float(1.0).tag(sync=True, picture=True)
+    top_k = traitlets.Int(1).tag(sync=True, picture=True)
+    top_p = traitlets.Float(1.0).tag(sync=True, picture=True)
+    draws = traitlets.Int(0).tag(sync=True, picture=True)
 
     @traitlets.validate("temperature", "top_k", "top_p", "draws")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
@@ -111,7 +119,7 @@ def sampling(
     return Sampling(data=data, temperature=float(temperature), top_k=k, top_p=float(top_p))
 
 
-def _scores(scores: npt.ArrayLike, probabilities: bool) -> Float64[np.ndarray, "V"]:
+def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
     """The scores in float64; of probabilities their logarithms, −∞ for 0."""
     if hasattr(scores, "detach"):  # a torch tensor
         scores = scores.detach().cpu()

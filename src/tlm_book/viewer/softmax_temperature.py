@@ -10,7 +10,16 @@ from jaxtyping import Float64
 
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
-    Picture, bdi, expects_between, expects_strings, kind, module, number, shown_title, table, visible_line,
+    Picture,
+    bdi,
+    expects_between,
+    expects_strings,
+    kind,
+    module,
+    number,
+    shown_title,
+    table,
+    visible_line,
 )  # fmt: skip
 
 __all__ = ["SoftmaxTemperature", "softmax_temperature"]
@@ -27,8 +36,8 @@ class SoftmaxTemperature(Picture):
 
     _esm = module("softmax_temperature")
     _word = "softmax"
-    temperature: float = traitlets.Float(1.0).tag(sync=True, picture=True)
-    width: int = traitlets.Int(0).tag(sync=True, picture=True)
+    temperature = traitlets.Float(1.0).tag(sync=True, picture=True)
+    width = traitlets.Int(0).tag(sync=True, picture=True)
 
     @traitlets.validate("temperature", "width")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
@@ -93,12 +102,12 @@ def softmax_temperature(
         expects(1 <= len(scores) <= MAX_WIDTHS, "scores", f"{len(scores)} widths", f"from 1 to {MAX_WIDTHS}")
         for d in scores:
             expects_between("scores: a width", d, 1, 1_000_000, whole=True)
-        given = [[d, _scores(scores[d])] for d in sorted(scores)]
+        given = [(int(d), _scores(scores[d])) for d in sorted(scores)]
         width = given[0][0] if width is None else width
         expects(width in scores, "width", width, f"one of {sorted(scores)}")
     else:
         expects(width is None, "width", width, "none: these scores have no width")
-        given, width = [[0, _scores(scores)]], 0
+        given, width = [(0, _scores(scores))], 0
     n = len(given[0][1])
     for d, s in given:
         expects(len(s) == n, "scores", f"{len(s)} numbers for width {d}", f"{n}, as for width {given[0][0]}")
@@ -108,7 +117,7 @@ def softmax_temperature(
     return SoftmaxTemperature(data=data, temperature=float(temperature), width=width)
 
 
-def _scores(scores: npt.ArrayLike) -> list[float]:
+def _scores(scores: Any) -> list[float]:
     """The scores as a list, to nine digits: the last ones of a product of matrices differ from machine to machine."""
     if hasattr(scores, "detach"):  # a torch tensor
         scores = scores.detach().cpu()

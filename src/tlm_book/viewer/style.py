@@ -46,6 +46,7 @@ def use_style() -> None:
     Chapter: none (written by hand).
     """
     import matplotlib
+    from cycler import cycler
     from matplotlib.colors import LinearSegmentedColormap
 
     if SEQUENTIAL not in matplotlib.colormaps:
@@ -68,7 +69,7 @@ def use_style() -> None:
         "font.size": 10,
         "mathtext.fontset": "dejavusans",
         "text.color": INK,
-        "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+        "axes.prop_cycle": cycler(color=CYCLE),
         "axes.facecolor": "white",
         "axes.edgecolor": GREY,
         "axes.labelcolor": INK,

@@ -1,0 +1,125 @@
+"""The appendices are complete: every error has its entry, every word of the glossary its object, every author named is in the bibliography."""
+
+import functools
+import importlib.util
+import re
+import sys
+
+import chapters as book
+import pytest
+from test_statements import CATALOGUE, checks, stated
+
+SOURCES = {"W": "Wojcik", "L": "Lelarge", "B": "Becker-Kahn", "A": "Agarwal", "M": "Lei Mao"}
+ENTRY = re.compile(r"^### (.+)\n\n\[([A-Z]-[\w.\-]+)\]\((\w+)\.ipynb#([\w.\-]+)\) · (.+) · (.+)\n\n(\*\*Printed:\*\* .+ \*\*Right:\*\* .+)", re.M)
+LINK = re.compile(r"\]\((\w+)\.ipynb(?:#([\w.\-]+))?\)")
+TERM = re.compile(r'^<a id="(term-[\w-]+)"></a>\*\*([^*]+)\*\*( \([^)]*\))?\. (.+)$', re.M)
+
+
+@functools.cache
+def markdown(name):
+    return "\n\n".join(cell.source for cell in book.read(name).cells if cell.cell_type == "markdown")
+
+
+def page(name):
+    return (book.BOOK / f"{name}.md").read_text(encoding="utf-8")
+
+
+@functools.cache
+def homes():
+    return {id_: name for name in book.chapters() for id_ in re.findall(r'<a id="([\w.\-]+)"></a>', markdown(name))}
+
+
+def test_every_error_has_one_entry():
+    """Each false or ill-typed statement: one entry with its source, its verdict and a link to its home, and one cell."""
+    wrong = {id_: row["verdict"] for id_, row in CATALOGUE.items() if row["verdict"] in ("false", "ill-typed")}
+    entries = ENTRY.findall(markdown("errata"))
+    assert sorted(entry[1] for entry in entries) == sorted(wrong)
+    assert len(entries) == markdown("errata").count("\n### ") and len(wrong) == 36
+    home = homes()
+    for _, id_, chapter, place, source, verdict, _ in entries:
+        assert (chapter, place, source, verdict) == (home[id_], id_, SOURCES[id_[0]], wrong[id_])
+    cells = checks(["errata"])
+    assert sorted(cells) == sorted(wrong) and all(len(found) == 1 for found in cells.values())
+
+
+def test_a_counterexample_follows_its_entry():
+    cells = book.read("errata").cells
+    for entry, cell in zip(cells, cells[1:]):
+        for _, id_, *_ in ENTRY.findall(entry.source):
+            assert book.directives(cell.source)["checks"] == id_
+
+
+def test_appendices_state_nothing():
+    """Statements are numbered by chapter; the appendix has no number."""
+    assert not [id_ for name in book.appendices() for id_ in re.findall(r'<a id="([A-Z]-[\w.\-]+)"></a>', markdown(name))]
+
+
+def test_the_glossary_names_objects():
+    entries = TERM.findall(page("glossary"))
+    assert len(entries) >= 60 and page("glossary").count('<a id="') == len(entries)
+    names = [name for _, name, *_ in entries]
+    assert names == sorted(names, key=lambda name: re.sub("[^a-z]", "", name.lower()))
+    home = homes()
+    for _, name, _, text in entries:
+        links = LINK.findall(text)
+        assert name == "Dropout" or links, f"{name}: no link to a definition"
+        assert all(place in home and home[place] == chapter for chapter, place in links if place), name
+
+
+def test_the_words_of_the_glossary_are_used():
+    """Nearly all: an entry that no chapter uses is a word too many."""
+    sys.path.insert(0, str(book.BOOK / "_ext"))
+    from tlm_glossary import pattern_of
+
+    text = "\n".join(markdown(name) for name in book.chapters())
+    unused = []
+    for _, name, forms, _ in TERM.findall(page("glossary")):
+        if not pattern_of([name, *re.findall(r"\*([^*]+)\*", forms)]).search(text):
+            unused.append(name)
+    assert len(unused) <= 6, unused
+
+
+# Theorems and persons that are no citation; the bibliography has a section on theorems that are called by a name.
+NO_CITATION = {"Colab", "English", "French", "Python", "Hugging", "Face"}
+NAMES = r"[A-Z][a-zé]+(?:-[A-Z][a-z]+)?"
+CITED = re.compile(rf"\b({NAMES}) and others|\b({NAMES})(?:, ({NAMES}))? and ({NAMES})\b")
+MODELS = ["GPT-2", "GPT-3", "BERT", "Marian", "Trax", "word2vec", "Llama 2", "Transformer-XL", "WordPiece", "AdamW", "GELU", "Rademacher", "Takagi"]
+
+
+def unresolved(text, bibliography):
+    """Names cited in the text that the bibliography lacks."""
+    plain = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|^#+ .*$", " ", text, flags=re.M)
+    names = {name for found in CITED.findall(plain) for name in found if name} | {name for name in MODELS if name in plain}
+    return {name for name in names if not re.search(rf"\b{re.escape(name)}\b", bibliography)} - NO_CITATION
+
+
+@pytest.mark.parametrize("name", book.chapters())
+def test_citations_resolve(name):
+    sentence_starts = r"(?<=[.:;!?*|>\-\n] )(?:Rows|Keys|Queries|Values|Tokens|Weights|Words|Text|Loss)\b"
+    assert unresolved(re.sub(sentence_starts, "", markdown(name)), page("bibliography")) == set()
+
+
+def test_a_missing_citation_is_noticed():
+    assert unresolved("the idea of Nobody and others (2031), after Loshchilov and Hutter", page("bibliography")) == {"Nobody"}
+
+
+def test_every_entry_of_the_bibliography_says_what_it_contributed():
+    literature = page("bibliography").partition("## Attention and transformers")[2].partition("## Programs")[0]
+    entries = [line for line in literature.splitlines() if line.startswith("**")]
+    assert len(entries) >= 40
+    for line in entries:
+        assert re.match(r"\*\*[^*]+\*\* \((?:19|20)\d\d\)\. \*[^*]+\*", line), line
+        number = re.search(r"arXiv:(\d{4}\.\d{5}|\d{4}\.\d{4})\]\(https://arxiv\.org/abs/([\d.]+)\)", line)
+        assert ("arXiv" in line) == bool(number) and (not number or number[1] == number[2]), line
+        assert len(line.split("* ", 2)[-1]) > 15, line
+
+
+def test_names_were_looked_up_in_the_other_libraries():
+    """The cells of `notation` that compare with transformers do nothing where it is missing; here it must not be."""
+    assert importlib.util.find_spec("transformers")
+    source = "\n".join(cell.source for cell in book.read("notation").cells if cell.cell_type == "code")
+    assert source.count('find_spec("transformers")') == 3 and "GPT2LMHeadModel" in source and "MarianMTModel" in source
+
+
+def test_own_statements_are_many():
+    assert sum(id_.startswith("T-") for id_ in stated()) > 150
