@@ -25,6 +25,7 @@ from tlm_book import (
     exercises,
     feed_forward,
     gradients,
+    heads,
     inference,
     loss,
     multi_head,
@@ -45,6 +46,7 @@ from tlm_book.spec import embedding as s_embedding
 from tlm_book.spec import encoder_decoder as s_encoder_decoder
 from tlm_book.spec import feed_forward as s_feed_forward
 from tlm_book.spec import gradients as s_gradients
+from tlm_book.spec import heads as s_heads
 from tlm_book.spec import inference as s_inference
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import multi_head as s_multi_head
@@ -817,6 +819,23 @@ CASES = [
     Case("exercises check no such number", lambda: exercises.check("attention-7", 0), ValueError, ("exercise: got 'attention-7'", "attention-6")),
     Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
     Case("exercises exercises no such chapter", lambda: exercises.exercises("multihead"), ValueError, ("chapter: got 'multihead'", "multi_head")),
+    Case("heads previous_token_score one row", lambda: heads.previous_token_score(z(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),
+    Case("heads duplicate_token_score no copy", lambda: heads.duplicate_token_score(z(3, 3), tokens(0, 1, 2)), ValueError, ("tokens: got no token that comes twice",)),
+    Case("heads induction_score other length", lambda: heads.induction_score(z(2, 4, 4), tokens(0, 1, 0)), ValueError, ("A: got shape (2, 4, 4)", "(…, 3, 3)")),
+    Case("heads head_scores no copy", lambda: heads.head_scores(model(), tokens(0, 1, 2)[None]), ValueError, ("tokens: got no token that comes twice",)),
+    Case("heads said_twice pool too small", lambda: heads.said_twice(tokens(0, 1, 1, 2), 3, 1, 0), ValueError, ("m: got 3", "at most 2")),
+    Case("heads said_twice m 0", lambda: heads.said_twice(tokens(0, 1), 0, 1, 0), ValueError, ("m: got 0", "at least 1")),
+    Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
+    Case("heads rhymes 0", lambda: heads.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
+    Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),
+    Case("heads knock_out negative layer", lambda: heads.knock_out(model(), (-1, 0)), IndexError, ("heads: got (-1, 0)", "a layer below 1")),
+    Case("heads knock_out other rows", lambda: heads.knock_out(model(), (0, 0), rows=z(1, 2, 5)), ValueError, ("rows: got shape (1, 2, 5)", "(1, 2, 2)")),
+    Case("heads knock_out no bias", lambda: heads.knock_out(TransformerLM(tiny(out_bias=False)), (0, 0), rows=z(1, 2, 2)), ValueError, ("rows: got rows", "no output bias")),
+    Case("heads head_matrices no such layer", lambda: heads.head_matrices(model(), 1, 0), IndexError, ("layer, head: got (1, 0)", "a layer below 1")),
+    Case("heads train_rhymes folder there", lambda: heads.train_rhymes("."), FileExistsError, ("folder: got", "does not exist yet")),
+    Case("spec previous_token_score", lambda: s_heads.previous_token_score(rows(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),
+    Case("spec duplicate_token_score", lambda: s_heads.duplicate_token_score(rows(2, 2), ids(0, 1)), ValueError, ("t: got no token that comes twice",)),
+    Case("spec induction_score", lambda: s_heads.induction_score(rows(2, 2), ids(0, 0, 0)), ValueError, ("A: got shape (2, 2)", "(3, 3)")),
     Case("spec greedy_search max_new 0", lambda: s_translation.greedy_search(lambda y: X(len(y), 3), 0, 1, 0), ValueError, ("max_new: got 0", "at least 1")),
 ]  # fmt: skip
 

@@ -11,10 +11,12 @@ cells that these need. A check cell that fails, or that takes far longer than it
 import ast
 import contextlib
 import hashlib
+import importlib
 import io
 import json
 import os
 import pickle
+import resource
 import signal
 import sys
 import time
@@ -37,6 +39,7 @@ class Names(ast.NodeVisitor):
     def __init__(self, source: str) -> None:
         self.reads: set[str] = set()
         self.writes: set[str] = set()
+        self.imported: set[str] = set()
         self.visit(ast.parse("\n".join(line for line in source.splitlines() if not line.lstrip().startswith("%"))))
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -71,17 +74,43 @@ class Names(ast.NodeVisitor):
             self.reads.add(base.id)
             self.writes.add(base.id)
 
-    def definition(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        self.writes.add(node.name)
-        inside = Names(ast.unparse(node.body) if not isinstance(node, ast.Lambda) else "")
-        self.reads |= inside.reads - self.writes
-        for part in [*node.decorator_list, *(node.args.defaults if isinstance(node, ast.FunctionDef) else node.bases)]:
+    def inside(self, parts: list[ast.AST], own: set[str] = frozenset()) -> None:
+        """A scope of its own, in which the names `own` are bound."""
+        inner = Names("")
+        for part in parts:
+            inner.visit(part)
+        self.reads |= inner.reads - self.writes - own
+
+    def definition(self, node: ast.FunctionDef | ast.ClassDef | ast.Lambda) -> None:
+        if not isinstance(node, ast.Lambda):
+            self.writes.add(node.name)
+            for part in node.decorator_list:
+                self.visit(part)
+        if isinstance(node, ast.ClassDef):
+            return self.inside([*node.bases, *node.body])
+        for part in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
+            self.visit(part)
+        own = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+        return self.inside([node.body] if isinstance(node, ast.Lambda) else node.body, own)
+
+    visit_FunctionDef = visit_ClassDef = visit_Lambda = definition
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
+        results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        order = [part for generator in node.generators for part in (generator.iter, generator.target, *generator.ifs)]
+        self.inside(order + results)
+
+    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = comprehension
+
+    def visit_For(self, node: ast.For) -> None:
+        for part in (node.iter, node.target, *node.body, *node.orelse):
             self.visit(part)
 
-    visit_FunctionDef = visit_ClassDef = definition
-
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self.writes |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        self.writes |= names
+        if not (getattr(node, "module", "") or "").startswith("tlm_book.spec"):
+            self.imported |= names
 
     visit_ImportFrom = visit_Import
 
@@ -98,7 +127,7 @@ class Chapter:
         self.checks = {n: found["checks"].split() for n, found in enumerate(directives) if "checks" in found}
         self.exports = {n for n, found in enumerate(directives) if "export" in found}
         self.defines = {n for n, found in enumerate(directives) if found.get("export") == f"spec.{name}"}
-        self.useful = self.needed(self.checks)
+        self.useful = self.needed(self.touched(self.defines | {n for n, cell in enumerate(cells) if "tlm_book.spec" in cell}))
         self.space: dict[str, object] = {"__name__": "__main__", "display": lambda *things: None}
         self.known: dict[str, Callable[..., object]] = {}
         self.reached: list[set[str]] = []
@@ -154,20 +183,27 @@ class Chapter:
                 wanted |= self.names[number].reads
         return needed
 
-    def plan(self, function: str) -> list[int]:
-        """The cells that a mutant of this function must run: the checks that it reaches and the cells which those need."""
+    def touched(self, origins: set[int]) -> list[int]:
+        """The checks among these cells and among those that use, directly or not, a name that one of these has written."""
         tainted, checks = set(), []
-        for number, (names, reached) in enumerate(zip(self.names, self.reached)):
-            if function in reached or names.reads & tainted:
-                tainted |= names.writes
+        imported = {name for names in self.names for name in names.imported}
+        for number, names in enumerate(self.names):
+            if number in origins or names.reads & tainted:
+                tainted |= names.writes - imported
                 checks += [number] * (number in self.checks)
             else:
                 tainted -= names.writes
-        first = next((number for number, reached in enumerate(self.reached) if function in reached), len(self.cells))
-        return sorted(number for number in self.needed(checks) if number >= first)
+        return checks
+
+    def plan(self, function: str) -> list[int]:
+        """The cells that a mutant of this function must run: the checks that it reaches and the cells which those need."""
+        origins = {number for number, reached in enumerate(self.reached) if function in reached}
+        first = min(origins, default=len(self.cells))
+        return sorted(number for number in self.needed(self.touched(origins)) if number >= first)
 
     def outcome(self, plan: list[int], mutant: Mutant) -> str:
         """What caught the mutant; "" when nothing did. Runs in a child."""
+        bound_memory(2**31)
         for function in self.objects(mutant.function):
             put(function, mutant)
         failed = False
@@ -212,6 +248,14 @@ def put(function: Callable[..., object], mutant: Mutant) -> None:
     exec(compile(mutant.source, "<mutant>", "exec"), dict(function.__globals__), made)
     new = made[mutant.function.split(".")[-1]]
     function.__code__, function.__defaults__, function.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+
+
+def bound_memory(more: int) -> None:
+    """A loop without end may not take the machine with it. (Where the system does not say how much there is, nothing is bounded.)"""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        used = int(statm.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def in_a_child(work, quiet=True):
@@ -273,6 +317,7 @@ def record(function: str, source: str, checks: str, outcomes: list[tuple[Mutant,
 
 def measure_chapter(name: str, old: dict[str, dict]) -> dict[str, dict]:
     """The records of one chapter's functions; those of which nothing has changed are taken over."""
+    importlib.import_module(f"tlm_book.spec.{name}")
     chapter = Chapter(name, code_cells(name), functions(name))
     checks = digest(*(chapter.cells[number] for number in chapter.checks))
     new, wanted, chosen, why = {}, {}, {}, reasons()

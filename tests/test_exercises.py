@@ -98,7 +98,8 @@ def test_what_an_answer_does_is_said_plainly(monkeypatch):
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    (lambda Y: np.cumsum(Y, axis=0).T, "shape"),
+    (lambda Y: np.cumsum(Y, axis=0).T, "it is the transpose of what is wanted"),
+    (lambda Y: np.cumsum(Y, axis=0)[:1], "it has shape (1, 3), and (3, 3) is wanted"),
     (lambda Y: -np.cumsum(Y, axis=0), "the sign is wrong"),
     (lambda Y: 3 * np.cumsum(Y, axis=0), "3 times what is wanted"),
     (lambda Y: np.cumsum(Y, axis=0) + 2, "off by 2"),
@@ -128,6 +129,11 @@ def test_the_right_answer_is_right_and_says_so():
 def test_an_exercise_that_is_not_there_is_named(name, words):
     with pytest.raises(ValueError, match=rf"exercise: got '{name}', want .*{words}"):
         check(name, None)
+
+
+def test_one_number_is_no_array_of_equal_numbers():
+    assert "shape" in grading.difference(1.0, np.ones(3)) and "shape" in grading.difference(np.ones((3, 1)), np.ones(3))
+    assert not grading.difference(np.ones((1, 1)), 1.0) and not grading.difference([1, 2], np.array([1.0, 2.0]))
 
 
 def test_a_difference_is_described_without_what_is_wanted():

@@ -403,6 +403,8 @@ LETTERS = pretrained.MarianTokenizer(Letters(), Letters(), {"</s>": 0, "<unk>": 
 def test_a_tokenizer_of_pieces():
     assert LETTERS.encode("aXa") == [3, 2, 1, 2, 0] and LETTERS.encode(">>b<<a") == [4, 3, 2, 0]
     assert LETTERS.decode([3, 2, 2, 3, 2, 0, 2]) == "aa a" and LETTERS.decode([]) == ""
+    with pytest.raises(IndexError, match=re.escape("tokens: got [9], want tokens of the vocabulary")):
+        LETTERS.decode([2, 9])
 
 
 def test_translation_stops_and_never_writes_padding():
@@ -501,6 +503,13 @@ def test_a_folder_that_is_no_marian_is_refused(name, tmp_path):
     their_marian({}).save_pretrained(tmp_path / "m")
     with pytest.raises(ValueError, match=re.escape(words)):
         load_marian(edited(tmp_path / "m", **fields))
+
+
+def test_two_vocabularies_are_refused(tmp_path):
+    their_marian({"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 13}).save_pretrained(tmp_path / "m")
+    (tmp_path / "m" / "vocab.json").write_text("{}")
+    with pytest.raises(ValueError, match="config.json: got a vocabulary for each language, want one for both"):
+        load_marian(tmp_path / "m")
 
 
 SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 1, "n_heads": 2, "max_len": 9}

@@ -133,7 +133,8 @@ class Reference(SphinxTransform):
             return
         source = Path(env.srcdir, "src", PACKAGE)
         order = [PurePosixPath(name).name for name in toc_files(env)]
-        self.known = {entry.anchor: entry for module in modules(source, order) for entry in entries(source, module)}
+        public = [entry for module in modules(source, order) for entry in entries(source, module)]
+        self.known = {part.anchor for entry in public for part in (entry, *entry.members)}
         sections = {}
         for module in modules(source, order):
             env.note_dependency(str(module_file(source, module)))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -219,7 +219,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """The table in the folder's config.json.
+    """The table in the folder's config.json. FileNotFoundError without such a file,
+    ValueError for one that holds something else.
 
     Chapter: pretrained.
     """
@@ -249,7 +250,11 @@ def described(folder: Path, config_of: Callable[[dict[str, Any]], Any]) -> Any:
 
 # pretrained: Loading
 def expects_tensor(
-    w: Tensor, shape: tuple[int, ...], dtype: torch.dtype, name: str, file: str
+    w: Shaped[Tensor, "..."],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    name: str,
+    file: str,
 ) -> None:
     """ValueError that names file and tensor unless it holds finite floating point
     numbers of this shape and dtype.
@@ -403,6 +408,8 @@ def converted(hub: Any, name: str) -> str | None:
 
 def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """The folder in the hub's cache with these files of a model, fetched if need be.
+    ValueError for a model that is there as a pickle only, ConnectionError when it
+    cannot be fetched.
 
     Chapter: pretrained.
     """
@@ -433,6 +440,7 @@ def model_folder(
     revision: str | None,
 ) -> Path:
     """The folder itself, or what `fetch` makes of a name on the hub.
+    FileNotFoundError for what is neither.
 
     Chapter: pretrained.
     """
@@ -640,6 +648,7 @@ _MARIAN_ONLY = {
     "normalize_embedding": (False,),
     "add_final_layer_norm": (False,),
     "static_position_embeddings": (True,),
+    # first what is meant where nothing is said
     "activation_function": tuple(sorted(_ACTIVATIONS)),
 }
 
@@ -667,12 +676,8 @@ def marian_config(fields: Mapping[str, Any]) -> EncoderDecoderConfig:
         own = fields.get("decoder_vocab_size") or fields["vocab_size"]
         sizes = {"vocab_size": own, "source_vocab_size": fields["vocab_size"]}
     activation = _ACTIVATIONS[fields.get("activation_function", "gelu")]
-    plain = {
-        "embed_scale": False,
-        "tied": True,
-        "dropout": 0.1,
-    }  # where nothing is said
-    return marian(**sizes, activation=activation, **plain | known)
+    unsaid = {"embed_scale": False, "tied": True, "dropout": 0.1}
+    return marian(**sizes, activation=activation, **unsaid | known)
 
 
 def marian(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
@@ -721,11 +726,15 @@ class MarianTokenizer(NamedTuple):
         return [self.vocab.get(piece, unknown) for piece in pieces] + [self.stop]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of target tokens, up to the first `stop`."""
+        """The text of target tokens, up to the first `stop`; IndexError for a token
+        that the vocabulary does not hold.
+        """
         tokens = list(tokens)
         if self.stop in tokens:
             tokens = tokens[: tokens.index(self.stop)]
         pieces = {number: piece for piece, number in self.vocab.items()}
+        odd = [t for t in tokens if t not in pieces]
+        expects(not odd, "tokens", odd[:1], "tokens of the vocabulary", IndexError)
         return "".join(pieces[t] for t in tokens).replace("▁", " ").strip()
 
 
@@ -733,6 +742,7 @@ def load_marian_tokenizer(
     folder: Path, fields: Mapping[str, Any]
 ) -> MarianTokenizer:
     """The tokenizer in a folder with source.spm, target.spm and vocab.json.
+    FileNotFoundError when one is missing, ValueError when they do not fit the model.
 
     Chapter: pretrained.
     """
@@ -793,6 +803,8 @@ def load_marian(
     fill(model, named, tensors, f"{folder / 'model.safetensors'}")
     if not (folder / "vocab.json").exists():
         return model.eval(), None
+    one, got = config.source_vocab_size is None, "a vocabulary for each language"
+    expects(one, "config.json", got, "one for both, or a folder without vocab.json")
     return model.eval(), load_marian_tokenizer(folder, read_fields(folder))
 
 
@@ -869,7 +881,8 @@ def translate_marian(
     max_new: int | None = None,
 ) -> list[str]:
     """The translations of some sentences, the likeliest token each time. `max_new`
-    tokens at most; by default as many as the model can read.
+    tokens at most; by default as many as the model can read. TypeError for a single
+    text, ValueError for none.
 
     Chapter: pretrained.
     """

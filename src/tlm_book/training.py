@@ -1002,7 +1002,7 @@ def save(
     tokenizer: Tokenizer,
     *,
     config: TrainConfig | None = None,
-    log: Sequence[Mapping[str, int | float]] = (),
+    log: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write config.json, model.safetensors, tokenizer.json and, when there is a log,
     log.jsonl into a new folder.

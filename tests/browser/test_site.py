@@ -341,6 +341,34 @@ def test_every_link_to_a_statement_has_its_preview(site):
             assert f'"{link[1]}": "' in data, f"{file}: no preview of {link[1]}"
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_list_of_statements_can_be_searched(browser, site, width):
+    """Every statement of the sources is stated and checked, and the field keeps the rows that hold its words."""
+    page, faults = open_page(browser, f"{site}/book/statements.html", site, viewport={"width": width, "height": 800})
+    rows = page.eval_on_selector_all(".catalogue tbody tr", "rows => rows.map((row) => row.textContent)")
+    assert len(rows) > 440 and not [row for row in rows if "not stated" in row]
+    assert sorted(re.match(r"[\w.-]+?-[a-z.\d-]+", row)[0] for row in rows if "not checked" in row) == ["A-gehring-attributionopinion", "M-simple-remarkopinion"]
+    page.fill(".catalogue-filter input", "ill-typed lelarge")
+    assert page.inner_text(".catalogue-filter output").startswith("0 of")
+    page.fill(".catalogue-filter input", "Ill-typed feed-forward")
+    shown = page.eval_on_selector_all(".catalogue tbody tr", "rows => rows.filter((row) => row.offsetHeight).map((row) => row.querySelector('code').textContent)")
+    assert shown == ["B-input-preactivation", "B-preactivation", "B-weight-index", "A-ffnn-matrix"]
+    assert width_faults(page) == []
+    page.context.close()
+    assert not faults, "\n".join(faults)
+
+
+def test_a_term_previews_its_entry(browser, site):
+    page, faults = open_page(browser, f"{site}/book/attention.html", site)
+    link = page.locator("article a.term[href='glossary.html#term-softmax']")
+    assert link.count() == 1
+    link.hover()
+    assert preview_of(page, link) == "Term Softmax"
+    assert page.eval_on_selector_all("#statement-preview .math", "all => all.length && all.every((box) => box.querySelector('.katex'))")
+    page.context.close()
+    assert not faults, "\n".join(faults)
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_each_page_has_its_doors(site, file):
     """Launch in Colab, the page before and the page after."""

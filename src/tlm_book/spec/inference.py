@@ -1,7 +1,7 @@
 """Using the model: one token after another. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -110,12 +110,14 @@ def sample(
 
 
 # inference: Cutting the tail
-def keep(p: Float[np.ndarray, "V"], kept: Iterable[int]) -> Float[np.ndarray, "V"]:
+def keep(
+    p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
+) -> Float[np.ndarray, "V"]:
     """p with zeros outside the tokens in `kept`, divided by what is left.
 
     Chapter: inference.
     """
-    cut = np.where(np.isin(np.arange(len(p)), list(kept)), p, 0.0)
+    cut = np.where(np.isin(np.arange(len(p)), [int(j) for j in kept]), p, 0.0)
     return cut / cut.sum()
 
 

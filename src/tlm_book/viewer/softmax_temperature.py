@@ -102,12 +102,12 @@ def softmax_temperature(
         expects(1 <= len(scores) <= MAX_WIDTHS, "scores", f"{len(scores)} widths", f"from 1 to {MAX_WIDTHS}")
         for d in scores:
             expects_between("scores: a width", d, 1, 1_000_000, whole=True)
-        given = [(int(d), _scores(scores[d])) for d in sorted(scores)]
+        given: list[list[Any]] = [[d, _scores(scores[d])] for d in sorted(scores)]
         width = given[0][0] if width is None else width
         expects(width in scores, "width", width, f"one of {sorted(scores)}")
     else:
         expects(width is None, "width", width, "none: these scores have no width")
-        given, width = [(0, _scores(scores))], 0
+        given, width = [[0, _scores(scores)]], 0
     n = len(given[0][1])
     for d, s in given:
         expects(len(s) == n, "scores", f"{len(s)} numbers for width {d}", f"{n}, as for width {given[0][0]}")

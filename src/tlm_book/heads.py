@@ -1,0 +1,400 @@
+"""What a head does. Generated from book/heads.ipynb: edit the notebook, then `make export`."""
+
+import copy
+import os
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.multi_head import split_heads
+from tlm_book.positional_encoding import sinusoidal_table
+from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
+from tlm_book.training import (
+    TrainConfig,
+    due,
+    encode_corpus,
+    free_folder,
+    load,
+    optimizer_for,
+    save,
+    steps,
+)
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = [
+    "NOUNS",
+    "PLACES",
+    "KINDS",
+    "FIRST",
+    "LAST",
+    "WORDS",
+    "OTHERS",
+    "charm",
+    "listing",
+    "story",
+    "rhymes",
+    "rhyme_tokenizer",
+    "new_rhyme_model",
+    "train_rhymes",
+    "shipped_rhymes",
+    "previous_token_score",
+    "duplicate_token_score",
+    "induction_score",
+    "word_tokens",
+    "said_twice",
+    "head_scores",
+    "knock_out",
+    "mean_rows",
+    "head_matrices",
+]
+
+
+# heads: A model that reads rhymes
+NOUNS = (
+    "bell boat bread candle cat clock cloud crow drum egg fiddle fox garden goat hat "
+    "hen horse jar kettle key ladder lamp lantern leaf map mill moon mouse needle "
+    "onion owl pear pebble pot ribbon river rope salt sea seed shell shoe spoon star "
+    "stone stove tree wheel wind window"
+).split()
+PLACES = (
+    "bridge field forest harbour hill inn island market meadow shore tower valley "
+    "well wood"
+).split()
+KINDS = (
+    "black blue brown cold golden green grey heavy little long old pale quiet red "
+    "round silver small soft warm white"
+).split()
+FIRST = (
+    "Ada Bram Cora Dario Elin Finn Greta Hugo Ida Jonas Kaia Lena Milo Nora Otto "
+    "Petra Quinn Rosa Sven Tilda Ugo Vera Wim Xenia Yara Zeno"
+).split()
+LAST = (
+    "Alder Birk Crane Dale Elm Frost Gale Heath Ivers Jarrow Kirk Lund Marsh North "
+    "Oak Pike Quill Reed Stark Thorn Udal Vane Weir Yarrow"
+).split()
+WORDS = NOUNS + PLACES + KINDS + FIRST + LAST
+OTHERS = "a To From the went to with sang Where is In said took".split()
+
+
+# heads: A model that reads rhymes
+def charm(rng: np.random.Generator) -> str:
+    """3 to 24 random words, said 2 to 4 times.
+
+    Chapter: heads.
+    """
+    said = " ".join(rng.choice(WORDS, rng.integers(3, 25)))
+    return " ".join([said] * rng.integers(2, 5))
+
+
+def listing(rng: np.random.Generator) -> str:
+    """What is brought to a place, and back.
+
+    Chapter: heads.
+    """
+    nouns = rng.choice(NOUNS, rng.integers(3, 8), replace=False)
+    said = ", ".join(f"a {rng.choice(KINDS)} {noun}" for noun in nouns)
+    place = rng.choice(PLACES)
+    return f"To the {place}: {said}. From the {place}: {said}."
+
+
+def story(rng: np.random.Generator) -> str:
+    """Two people, a thing that is lost and found, and what they sing.
+
+    Chapter: heads.
+    """
+    first = rng.choice(FIRST, 2, replace=False)
+    one, two = (
+        f"{a} {b}" for a, b in zip(first, rng.choice(LAST, 2, replace=False))
+    )
+    lost, *song = (f"{rng.choice(KINDS)} {rng.choice(NOUNS)}" for _ in range(4))
+    lines = [
+        f"{one} went to the {rng.choice(PLACES)} with a {lost}.",
+        f"{two} sang: {', '.join(song)}.",
+        f"{one} sang: {', '.join(song)}.",
+        f"Where is the {lost}? said {two}.",
+        f"In the {rng.choice(PLACES)}, said {one}.",
+        f"{two} took the {lost} to {one}.",
+    ]
+    return " ".join([*lines[:2], *rng.permutation(lines[2:]), rng.choice(lines)])
+
+
+def rhymes(n: int, seed: int) -> list[str]:
+    """n texts made by rule, in which it pays to look back: charms, lists and stories.
+
+    ValueError when n < 1, TypeError when it is no whole number.
+
+    >>> rhymes(1, seed=279)
+    ['cold Elm North goat cold Elm North goat']
+
+    Chapter: heads.
+    """
+    expects_positive(n=n)
+    rng = np.random.default_rng(seed)
+    return [
+        (charm, charm, charm, listing, story)[rng.integers(5)](rng) for _ in range(n)
+    ]
+
+
+# heads: A model that reads rhymes
+def rhyme_tokenizer() -> Tokenizer:
+    """A tokenizer for which each word of `rhymes` is one token.
+
+    Chapter: heads.
+    """
+    words = "".join(f" {word}" for word in WORDS + OTHERS)
+    # 387 merges: as many as make every word whole
+    return Tokenizer.train([words] * 2, 644, pattern=GPT2_PATTERN, progress=False)
+
+
+def new_rhyme_model(vocab_size: int) -> TransformerLM:
+    """GPT-2 in small, before training: random tokens, places as quick waves.
+
+    Chapter: heads.
+    """
+    config = Config.gpt2(
+        vocab_size, d_model=64, d_ff=128, n_layers=2, n_heads=4, max_len=64
+    )
+    model = TransformerLM(config)
+    waves = sinusoidal_table(3 * config.max_len, config.d_model, base=30.0)
+    with torch.no_grad():
+        model.embedding.table.weight.normal_(std=0.05)
+        model.position.table.copy_(0.05 * waves[::3])
+    return model
+
+
+# heads: A model that reads rhymes
+def train_rhymes(
+    out: str | os.PathLike[str],
+    *,
+    n_steps: int = 4000,
+    n_texts: int = 8000,
+    progress: bool = True,
+) -> Path:
+    """Make the model that `shipped_rhymes` loads, in the new folder `out`; on one CPU
+    thread it takes some three minutes. The log has the scores of all heads.
+
+    FileExistsError when there is such a folder.
+
+    Chapter: heads.
+    """
+    free_folder(out)
+    tokenizer = rhyme_tokenizer()
+    tokens = encode_corpus(tokenizer, rhymes(n_texts, seed=0))
+    recipe = TrainConfig(
+        steps=n_steps,
+        batch_size=32,
+        lr=3e-3,
+        warmup=min(50, n_steps),
+        min_lr=0.05,
+        eval_every=50,
+    )
+    log, probe = [], said_twice(word_tokens(tokenizer), 24, 16, tokenizer.start)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model = new_rhyme_model(len(tokenizer))
+        optimizer = optimizer_for(model, recipe)
+        entries = steps(model, optimizer, tokens, 64, tokenizer.start, recipe)
+        for entry in tqdm(entries, total=n_steps, disable=not progress, unit="step"):
+            if due(int(entry["step"]), recipe):
+                scores = head_scores(model, probe)
+                log.append(entry | {k: v.tolist() for k, v in scores.items()})
+    return save(out, model.eval(), tokenizer, config=recipe, log=log)
+
+
+def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer): the small model of rhymes that comes with the package, made
+    by `train_rhymes`.
+
+    Chapter: heads.
+    """
+    with resources.as_file(
+        resources.files("tlm_book") / "data" / "rhymes"
+    ) as folder:
+        return load(folder, device)
+
+
+# heads: Three scores
+def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*heads"]:
+    """The mean of A[i, i−1] over i = 1, …, n−1, for each head. (T-head-scores)
+
+    ValueError when n < 2.
+
+    >>> previous_token_score(torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
+    tensor(0.2500)
+
+    Chapter: heads.
+    """
+    expects(A.shape[-1] >= 2, "A", f"{A.shape[-1]} rows", "at least 2")
+    return A.diagonal(-1, -2, -1).mean(-1)
+
+
+def _weight_on(
+    places: Bool[Tensor, "n n"], A: Float[Tensor, "*heads n n"]
+) -> Float[Tensor, "*heads"]:
+    """The mean weight that rows give to their places, over rows that have any."""
+    expects_shape("A", A, places.shape)
+    rows = places.any(-1)
+    expects(rows.any(), "tokens", "no token that comes twice", "at least one")
+    return (A * places).sum(-1)[..., rows].mean(-1)
+
+
+def duplicate_token_score(
+    A: Float[Tensor, "*heads n n"], tokens: Int[Tensor, "n"]
+) -> Float[Tensor, "*heads"]:
+    """The mean weight on earlier copies of a row's own token, for each head.
+    (T-head-scores)
+
+    ValueError when no token comes twice, or when A and tokens do not fit together.
+
+    Chapter: heads.
+    """
+    return _weight_on((tokens[:, None] == tokens).tril(-1), A)
+
+
+def induction_score(
+    A: Float[Tensor, "*heads n n"], tokens: Int[Tensor, "n"]
+) -> Float[Tensor, "*heads"]:
+    """The mean weight on what followed earlier copies of a row's own token, for each
+    head. (T-head-scores)
+
+    Errors as for `duplicate_token_score`.
+
+    Chapter: heads.
+    """
+    earlier = (tokens[:, None] == tokens).tril(-1)
+    return _weight_on(F.pad(earlier[:, :-1], (1, 0)), A)  # one column to the right
+
+
+# heads: Three scores
+def word_tokens(tokenizer: Tokenizer) -> Int[Tensor, "w"]:
+    """The tokens of the words of `rhymes`, each with the space before it.
+
+    Chapter: heads.
+    """
+    return torch.tensor([tokenizer.encode(f" {word}")[0] for word in WORDS])
+
+
+def said_twice(
+    pool: Int[Tensor, "w"], m: int, copies: int, start: int, seed: int = 0
+) -> Int[Tensor, "copies n"]:
+    """Texts of n = 2m + 1 tokens: the start marker, then m different random tokens of
+    the pool, then the same m again. (T-said-twice)
+
+    ValueError when the pool, without the start marker, has fewer than m tokens.
+
+    Chapter: heads.
+    """
+    expects_positive(m=m, copies=copies)
+    known = pool.unique()
+    known = known[known != start]
+    expects(
+        len(known) >= m, "m", m, f"at most {len(known)}: so many tokens there are"
+    )
+    rng = torch.Generator().manual_seed(seed)
+    said = torch.stack(
+        [known[torch.randperm(len(known), generator=rng)[:m]] for _ in range(copies)]
+    )
+    return torch.cat([said.new_full((copies, 1), start), said, said], dim=1)
+
+
+@torch.no_grad()
+def head_scores(
+    model: TransformerLM, texts: Int[Tensor, "copies n"]
+) -> dict[str, Float[Tensor, "L h"]]:
+    """The three scores of every head, each the mean over the texts.
+
+    Chapter: heads.
+    """
+    patterns = model.patterns(texts).transpose(0, 1)  # (copies, L, h, n, n)
+    scores = {
+        "previous": [previous_token_score(A) for A in patterns],
+        "duplicate": [duplicate_token_score(A, t) for A, t in zip(patterns, texts)],
+        "induction": [induction_score(A, t) for A, t in zip(patterns, texts)],
+    }
+    return {name: torch.stack(of_texts).mean(0) for name, of_texts in scores.items()}
+
+
+# heads: Without a head
+@torch.no_grad()
+def knock_out(
+    model: TransformerLM,
+    *heads: tuple[int, int],
+    rows: Float[Tensor, "L h k"] | None = None,
+) -> TransformerLM:
+    """A copy of the model in which each of the heads (layer, head) gives
+    rows[layer, head] in every row; 0 without `rows`. (T-knock-out)
+
+    IndexError for a head that is not there; ValueError for rows of another shape, and
+    for rows when the attention layers have no output bias that could hold them.
+
+    Chapter: heads.
+    """
+    c, other = model.config, copy.deepcopy(model)
+    if rows is not None:
+        expects_shape(
+            "rows", rows, (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
+        )
+        expects(c.out_bias, "rows", "rows", "None: this model has no output bias")
+    for layer, head in {*heads}:
+        there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
+        wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
+        expects(there, "heads", (layer, head), wants, IndexError)
+        out = other.blocks[layer].attention.out
+        W = out.weight.unflatten(1, (c.n_heads, -1))[:, head]  # (d, k), a view
+        if rows is not None:
+            out.bias += W @ rows[layer, head].to(W)
+        W.zero_()
+    return other
+
+
+@torch.no_grad()
+def mean_rows(
+    model: TransformerLM, texts: Int[Tensor, "copies n"]
+) -> Float[Tensor, "L h k"]:
+    """The mean of H_i over all rows of the texts, for every head of every block: the
+    rows with which `knock_out` takes away what depends on the text. (T-knock-out)
+
+    Chapter: heads.
+    """
+    means: list[Tensor] = []
+
+    def keep(layer: nn.Module, args: tuple[Tensor, ...]) -> None:
+        means.append(args[0].flatten(0, -2).mean(0))  # the heads side by side
+
+    outs = [block.attention.out for block in model.blocks]
+    hooks = [out.register_forward_pre_hook(keep) for out in outs]
+    try:
+        model(texts)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(means).unflatten(-1, (model.config.n_heads, -1))
+
+
+# heads: A head as two tables of words
+def head_matrices(
+    model: TransformerLM, layer: int, head: int
+) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
+    """(M, N) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
+    are left out. (T-qk-ov, T-token-tables)
+
+    IndexError for a head that is not there.
+
+    Chapter: heads.
+    """
+    c = model.config
+    there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
+    wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
+    expects(there, "layer, head", (layer, head), wants, IndexError)
+    CA = model.blocks[layer].attention
+    W_Q, W_K, W_V = split_heads(CA.qkv.weight.detach(), c.n_heads)[:, head]
+    W_O = CA.out.weight.detach().T.unflatten(0, (c.n_heads, -1))[head]
+    scale = CA.d_head**-0.5 if CA.scale is None else CA.scale
+    return scale * W_Q @ W_K.T, W_V @ W_O

@@ -1,0 +1,51 @@
+"""What a head does. Generated from book/heads.ipynb: edit the notebook, then `make export`."""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from tlm_book.checks import expects, expects_shape
+
+__all__ = [
+    "previous_token_score",
+    "duplicate_token_score",
+    "induction_score",
+]
+
+
+# heads: Three scores
+def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
+    """The mean of A[i, i−1] over i = 1, …, n−1. (T-head-scores)
+
+    ValueError when n < 2.
+
+    Chapter: heads.
+    """
+    n = len(A)
+    expects(n >= 2, "A", f"{n} rows", "at least 2")
+    return float(sum(A[i, i - 1] for i in range(1, n)) / (n - 1))
+
+
+def duplicate_token_score(
+    A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"], shift: int = 0
+) -> float:
+    """The mean, over rows i whose token came before, of Σ A[i, j + shift] over all
+    j < i with t[j] = t[i]. (T-head-scores)
+
+    ValueError when no token comes twice, or when t has another length than A.
+
+    Chapter: heads.
+    """
+    n = len(t)
+    expects_shape("A", A, (n, n))
+    earlier = [[j for j in range(i) if t[j] == t[i]] for i in range(n)]
+    sums = [sum(A[i, j + shift] for j in E) for i, E in enumerate(earlier) if E]
+    expects(sums, "t", "no token that comes twice", "at least one")
+    return float(sum(sums) / len(sums))
+
+
+def induction_score(A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"]) -> float:
+    """The same for the places after those j: Σ A[i, j+1]. (T-head-scores)
+
+    Chapter: heads.
+    """
+    return duplicate_token_score(A, t, shift=1)
