@@ -418,6 +418,9 @@ def page(results: dict, why: dict) -> str:
     lines += ["", "## By kind of change", "", row("change", "run", "caught", "equivalent", "survived", "share"), row("---", *["---:"] * 5)]
     for kind, (caught, same, left) in sorted(kinds.items()):
         lines.append(row(kind, caught + same + left, caught, same, left, share(caught, caught + same + left, same)))
+    without = [name for name in book.chapters() if functions(name) and name not in results]
+    if without:
+        lines += ["", f"Not measured yet: {', '.join(without)}."]
     rest = [key for key in survivors(results) if key not in why]
     lines += ["", "## Not caught", ""]
     lines += [changed_table(rest)] if rest else ["None."]
