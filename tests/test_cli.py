@@ -211,6 +211,7 @@ def test_audit_says_whether_there_is_a_leak(models):
     ("arguments", "words"),
     [
         (["mine"], ["factory", "package.module:factory"]),
+        ([".mine:honest"], ["factory: got '.mine'", "package.module:factory"]),
         (["none.such:factory"], ["factory", "none", "imported"]),
         (["mine:lost"], ["mine:lost", "function"]),
         (["mine:nothing"], ["NoneType", "(model, inputs)"]),

@@ -13,6 +13,7 @@ from pathlib import Path
 import chapters as book
 import numpy as np
 import pytest
+import torch
 
 from tlm_book import exercises
 from tlm_book.exercises import check, grading
@@ -95,6 +96,28 @@ def test_what_an_answer_does_is_said_plainly(monkeypatch):
     assert "Is there a `return`?" in check("operators-1", lambda Y: None).hint
     assert "The answer is a function" in check("operators-1", np.eye(3)).hint
     assert "takes 0 positional arguments" in check("operators-1", lambda: 0).hint
+
+
+def test_nothing_that_an_answer_does_is_raised(capsys):
+    """Leaving, raising when compared or shown, numbers that numpy lacks: wrong, and said so; a tensor in bfloat16 is a right answer."""
+
+    class Odd:
+        def __getattr__(self, name: str) -> None:
+            raise RuntimeError
+
+        __repr__ = __eq__ = __array__ = __getattr__
+
+    assert "It raises SystemExit" in check("attention-1", lambda q, k: sys.exit(3)).hint
+    assert "RecursionError" in check("attention-1", functools.partial(lambda f, q, k: f(f, q, k), lambda f, q, k: f(f, q, k))).hint
+    assert "it is generator, and numbers are wanted" in check("attention-1", lambda q, k: (i for i in range(3))).hint
+    assert "cannot be compared with what is wanted: that raises RuntimeError" in check("attention-1", lambda q, k: Odd()).hint
+    assert "cannot be compared" in check("attention-1", lambda q, k: torch.ones((), device="meta")).hint
+    assert "too great to be compared" in check("attention-1", lambda q, k: 10**400).hint
+    assert "cannot be compared" in check("auditing-3", lambda *_: sys.exit(3)).hint
+    assert "not the right number" in check("attention-1", lambda q, k: print("0.5") or float(bool(check("attention-1", lambda q, k: 0.5)))).hint
+    assert not capsys.readouterr().err
+    for as_tensor in (torch.Tensor.bfloat16, torch.Tensor.to_sparse, torch.Tensor.requires_grad_):
+        assert not grading.difference(as_tensor(torch.eye(2)), np.eye(2))
 
 
 @pytest.mark.parametrize(("wrong", "words"), [

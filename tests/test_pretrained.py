@@ -472,6 +472,13 @@ BAD_GPT2 = {
     "parts": (lambda f: [(f / "model.safetensors").rename(f / "model.safetensors.index.json"), f][1], "weights in parts"),
     "no weights": (lambda f: [(f / "model.safetensors").unlink(), f][1], "without model.safetensors"),
     "no config": (lambda f: [(f / "config.json").unlink(), f][1], "without config.json"),
+    "one byte a number": (lambda f: with_weights(f, lambda w: w.update({k: v.to(torch.float8_e4m3fn) for k, v in w.items()})), "of type torch.float8_e4m3fn, want floating point numbers of 16 bits"),
+    "one tensor, two names": (lambda f: with_weights(f, lambda w: w.update({W.removeprefix("transformer."): w[W] + 1})), "got ['h.0.mlp.c_fc.weight'] with and without transformer."),
+    "a terabyte of words": (lambda f: edited(f, vocab_size=10**12), "of shape (13, 8), want shape (1000000000000, 8)"),
+    "more than can be counted": (lambda f: edited(f, n_embd=10**12), "config.json: got sizes too great to be counted, want"),
+    "much more": (lambda f: edited(f, n_positions=10**30), "config.json: got sizes too great to be counted, want"),
+    "a billion blocks": (lambda f: edited(f, n_layer=10**9), "config.json: got 1000000000 blocks, want at most"),
+    "a scale that is no answer": (lambda f: edited(f, scale_attn_weights=None), "scale_attn_weights: got None, want True or False"),
     "half a tokenizer": (lambda f: [(f / "vocab.json").write_text("{}"), f][1], "merges.txt"),
 }  # fmt: skip
 
@@ -493,6 +500,12 @@ BAD_MARIAN = {
     "learned positions": ({"static_position_embeddings": False}, "static_position_embeddings: got False, want True"),
     "unlike halves": ({"decoder_layers": 1}, "decoder_layers: got 1, want 2, as in the encoder"),
     "no width": ({"d_model": "none"}, "got no field ['d_model']"),
+    "a terabyte of words": ({"vocab_size": 10**12}, "of shape (1, 13), want shape (1, 1000000000000)"),
+    "a terabyte of places": ({"max_position_embeddings": 10**11}, "max_position_embeddings: got 100000000000, want at most"),
+    "more than can be counted": ({"max_position_embeddings": 10**30}, "config.json: got sizes too great to be counted, want"),
+    "much width": ({"d_model": 10**12}, "config.json: got sizes too great to be counted, want"),
+    "a billion blocks": ({"encoder_layers": 10**9, "decoder_layers": 10**9}, "config.json: got 1000000000 blocks, want at most"),
+    "shared or not": ({"share_encoder_decoder_embeddings": None}, "share_encoder_decoder_embeddings: got None, want True or False"),
     "another vocabulary": ({"vocab_size": 14}, "of shape (1, 13), want shape (1, 14)"),
 }
 
@@ -503,6 +516,27 @@ def test_a_folder_that_is_no_marian_is_refused(name, tmp_path):
     their_marian({}).save_pretrained(tmp_path / "m")
     with pytest.raises(ValueError, match=re.escape(words)):
         load_marian(edited(tmp_path / "m", **fields))
+
+
+@pytest.mark.parametrize(
+    ("vocab", "words"),
+    [("{", "got no JSON"), ("[]", "got no number for <unk>"), ('{"<unk>": "1"}', "got ['1'], want whole numbers"), ('{"<unk>": 99}', "got [99], want"),
+     ('{"<unk>": 1, "a": 1}', "got 1 numbers twice, want a number for each piece"), ('{"<unk>": 1, "</s>": 0}', "got [99], want tokens from 0 to 12 for padding")],
+)  # fmt: skip
+def test_a_vocabulary_that_is_none_is_refused(vocab, words, tmp_path, monkeypatch):
+    their_marian({}).save_pretrained(tmp_path / "m")
+    edited(tmp_path / "m", pad_token_id=99)
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (tmp_path / "m" / name).write_text(vocab)
+    monkeypatch.setattr(pretrained, "library", lambda name: types.SimpleNamespace(SentencePieceProcessor=lambda model_proto: Letters()))
+    with pytest.raises(ValueError, match=re.escape(words)):
+        load_marian(tmp_path / "m")
+
+
+def test_a_link_to_nowhere_is_no_missing_tokenizer(tmp_path):
+    (a_gpt2(tmp_path / "m") / "vocab.json").symlink_to(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match=r"vocab\.json"):
+        load_gpt2(tmp_path / "m")
 
 
 def test_two_vocabularies_are_refused(tmp_path):
@@ -554,6 +588,19 @@ def test_nothing_is_half_written(tmp_path, monkeypatch):
         save_gpt2(model, tmp_path / "n", Tokenizer([(1, 2)], pattern=GPT2_PATTERN))
     with pytest.raises(ValueError, match="pattern: got"):  # after the weights have been written
         save_gpt2(model, tmp_path / "n", Tokenizer([]))
+    other = TransformerLM(Config.gpt2(257, **SMALL))
+    other.unembedding.weight = torch.nn.Parameter(other.unembedding.weight + 1)
+    with pytest.raises(ValueError, match="model: got a tied model with two matrices, want one"):
+        save_gpt2(other, tmp_path / "n")
+    other = TransformerLM(Config.gpt2(257, **SMALL))
+    other.norm.half()
+    with pytest.raises(ValueError, match="of type torch.float16, want one type for all, here torch.float32"):
+        save_gpt2(other, tmp_path / "n")
+    with pytest.raises(ValueError, match="without numbers, want weights"):
+        save_gpt2(other.to("meta"), tmp_path / "n")
+    small = EncoderDecoder(marian(4, **SMALL))
+    with pytest.raises(ValueError, match=re.escape("tokenizer: got [4], want whole numbers, at least 0 and less than 4")):
+        save_marian(small, tmp_path / "n", LETTERS)
     with torch.no_grad():
         model.norm.bias[0] = torch.inf
     with pytest.raises(ValueError, match="model: got transformer.ln_f.bias with NaN or ∞, want finite weights"):

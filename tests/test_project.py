@@ -133,3 +133,12 @@ def test_citation_and_licences():
 def test_the_version_stands_in_one_place():
     project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" not in project["project"] and project["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "tlm_book.__version__"}}
+
+
+def test_the_readme_names_every_page():
+    text = (book.ROOT / "README.md").read_text(encoding="utf-8")
+    pages = re.findall(r"- file: book/(\w+)", (book.ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    assert len(pages) > 25 and [page for page in pages if f"`{page}`" not in text] == []
+    targets = re.findall(r"^([a-z]+):", (book.ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    told = text + (book.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [name for name in targets if f"make {name}" not in told and name not in ("help", "clean")] == []

@@ -123,7 +123,7 @@ def audit(options: dict[str, Any]) -> tuple[str, int]:
     from tlm_book.checks import expects
 
     path, _, name = options.pop("factory").partition(":")
-    expects(path and name, "factory", repr(path), "package.module:factory")
+    expects(path and name and not path.startswith("."), "factory", repr(path), "package.module:factory")
     sys.path.insert(0, "")  # as python -m does with the module that it runs
     try:
         factory: Any = getattr(importlib.import_module(path), name, None)

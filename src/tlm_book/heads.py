@@ -224,13 +224,14 @@ def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
 def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*heads"]:
     """The mean of A[i, i−1] over i = 1, …, n−1, for each head. (T-head-scores)
 
-    ValueError when n < 2.
+    ValueError when n < 2, or when A is not square.
 
     >>> previous_token_score(torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
     tensor(0.2500)
 
     Chapter: heads.
     """
+    expects_shape("A", A, (A.shape[-1], "n"))
     expects(A.shape[-1] >= 2, "A", f"{A.shape[-1]} rows", "at least 2")
     return A.diagonal(-1, -2, -1).mean(-1)
 
@@ -310,8 +311,12 @@ def head_scores(
 ) -> dict[str, Float[Tensor, "L h"]]:
     """The three scores of every head, each the mean over the texts.
 
+    ValueError when there is no text, or one in which no token comes twice.
+
     Chapter: heads.
     """
+    right, got = texts.dim() == 2 and len(texts), f"shape {tuple(texts.shape)}"
+    expects(right, "texts", got, "at least one text, (copies, n)")
     patterns = model.patterns(texts).transpose(0, 1)  # (copies, L, h, n, n)
     scores = {
         "previous": [previous_token_score(A) for A in patterns],
@@ -331,17 +336,22 @@ def knock_out(
     """A copy of the model in which each of the heads (layer, head) gives
     rows[layer, head] in every row; 0 without `rows`. (T-knock-out)
 
-    IndexError for a head that is not there; ValueError for rows of another shape, and
+    IndexError for a head that is not there, TypeError for what is no pair of whole
+    numbers; ValueError for rows of another shape, and
     for rows when the attention layers have no output bias that could hold them.
 
     Chapter: heads.
     """
     c, other = model.config, copy.deepcopy(model)
     if rows is not None:
-        expects_shape(
-            "rows", rows, (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
-        )
+        shape = (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
+        expects_shape("rows", rows, shape)
+        expects(rows.dim() == 3, "rows", f"shape {tuple(rows.shape)}", f"{shape}")
         expects(c.out_bias, "rows", "rows", "None: this model has no output bias")
+    for pair in heads:
+        right = isinstance(pair, tuple) and len(pair) == 2
+        right = right and all(hasattr(number, "__index__") for number in pair)
+        expects(right, "heads", repr(pair), "a pair (layer, head)", TypeError)
     for layer, head in {*heads}:
         there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
         wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
@@ -361,8 +371,13 @@ def mean_rows(
     """The mean of H_i over all rows of the texts, for every head of every block: the
     rows with which `knock_out` takes away what depends on the text. (T-knock-out)
 
+    ValueError when there is no row.
+
     Chapter: heads.
     """
+    expects(
+        texts.numel(), "texts", f"shape {tuple(texts.shape)}", "at least one row"
+    )
     means: list[Tensor] = []
 
     def keep(layer: nn.Module, args: tuple[Tensor, ...]) -> None:

@@ -27,6 +27,10 @@ LAYOUTS = {  # names of queries, keys, values; name of the output; transposed?
 }
 
 
+def _expects_exactly(name: str, W: Tensor, shape: tuple[int, ...]) -> None:
+    expects(tuple(W.shape) == shape, name, f"shape {tuple(W.shape)}", f"{shape}")
+
+
 def _expects_heads(weights: Mapping[str, Tensor]) -> None:
     for name in ("W_V", "W_Q", "W_K", "W_O"):
         expects(name in weights, "weights", f"the names {', '.join(weights)}", name)
@@ -35,6 +39,12 @@ def _expects_heads(weights: Mapping[str, Tensor]) -> None:
     expects_shape("W_Q", weights["W_Q"], (h, d, "k"))
     expects_shape("W_K", weights["W_K"], tuple(weights["W_Q"].shape))
     expects_shape("W_O", weights["W_O"], (h * v, "d"))
+    k = weights["W_Q"].shape[-1]
+    whole = {"W_V": (h, d, v), "W_Q": (h, d, k), "W_K": (h, d, k), "W_O": (h * v, d)}
+    whole |= {"b_Q": (h, k), "b_K": (h, k), "b_V": (h, v), "b_O": (d,)}
+    for name, shape in whole.items():
+        if name in weights:
+            _expects_exactly(name, weights[name], shape)
 
 
 # notation: One layer, five layouts
@@ -87,8 +97,18 @@ def from_layout(
         lacks = f"{name}weight" not in state
         expects(not lacks, "state", f"the names {', '.join(state)}", f"{name}weight")
     matrices = [state[f"{name}weight"] for name in (*names, out)]
+    for name, M in zip((*names, out), matrices):
+        got = f"shape {tuple(M.shape)}"
+        expects(M.dim() == 2, f"{name}weight", got, "a matrix")
     *W, W_O = [M.T for M in matrices] if transposed else matrices
     b = [state[f"{name}bias"] for name in names if f"{name}bias" in state]
+    all_or_none = len(b) in (0, len(names))
+    got = f"{len(b)} of {len(names)} biases"
+    expects(all_or_none, "state", got, "all or none; for one that is 0 put zeros")
+    for name, M, row in zip(names, W, b):
+        _expects_exactly(f"{name}bias", row, (M.shape[1],))
+    if f"{out}bias" in state:
+        _expects_exactly(f"{out}bias", state[f"{out}bias"], (W_O.shape[1],))
     if len(names) == 1:
         columns, hv = W[0].shape[1], len(W_O)
         k = (columns - hv) // 2  # h times the width of a key
@@ -108,6 +128,7 @@ def from_layout(
     }
     if f"{out}bias" in state:
         weights["b_O"] = state[f"{out}bias"]
+    _expects_heads(weights)
     return {name: W.contiguous() for name, W in weights.items()}
 
 
@@ -140,5 +161,8 @@ def from_columns(
     """
     for name in ("W_q", "W_k", "W_v", "W_o"):
         expects(name in columns, "columns", f"the names {', '.join(columns)}", name)
+        expects_shape(name, columns[name], ("h", "r", "c"))
     weights = {f"W_{x.upper()}": columns[f"W_{x}"].mT.contiguous() for x in "qkvo"}
-    return weights | {"W_O": weights["W_O"].flatten(0, 1)}
+    weights["W_O"] = weights["W_O"].flatten(0, 1)
+    _expects_heads(weights)
+    return weights

@@ -20,10 +20,11 @@ from torch import Tensor
 
 from tlm_book.checks import expects, expects_positive
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.tokenization import Tokenizer
 from tlm_book.tokenization import load_gpt2 as load_tokenizer
 from tlm_book.tokenization import save_gpt2 as save_tokenizer
-from tlm_book.training import finite, free_folder, without_numbers
+from tlm_book.training import finite, free_folder
 from tlm_book.transformer_lm import Config, Settings, TransformerLM
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "read_tensors",
     "read_fields",
     "described",
+    "unfilled",
     "expects_tensor",
     "fill",
     "drop_copies",
@@ -57,6 +59,7 @@ __all__ = [
     "marian_config",
     "marian",
     "MarianTokenizer",
+    "expects_vocab",
     "load_marian_tokenizer",
     "load_marian",
     "marian_fields",
@@ -150,6 +153,7 @@ _GPT2_ONLY = {
     "model_type": ("gpt2",),
     "add_cross_attention": (False,),
     "scale_attn_by_inverse_layer_idx": (False,),
+    "scale_attn_weights": (True, False),
     "activation_function": tuple(_ACTIVATIONS),
 }
 
@@ -249,6 +253,26 @@ def described(folder: Path, config_of: Callable[[dict[str, Any]], Any]) -> Any:
 
 
 # pretrained: Loading
+def unfilled(
+    kind: Callable[[Any], Any], config: Settings, tensors: Mapping[str, Tensor]
+) -> Any:
+    """kind(config) whose weights have shapes and no numbers yet. ValueError for sizes
+    that no file can have.
+
+    Chapter: pretrained.
+    """
+    got, wants = f"{config.n_layers} blocks", f"at most {len(tensors)}, one a tensor"
+    expects(config.n_layers <= len(tensors), "config.json", got, wants)
+    try:
+        with torch.device("meta"):
+            return kind(config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        wants = "those of the tensors"
+        problem = f"config.json: got sizes too great to be counted, want {wants}"
+        raise ValueError(problem) from error
+
+
+# pretrained: Loading
 def expects_tensor(
     w: Shaped[Tensor, "..."],
     shape: tuple[int, ...],
@@ -261,8 +285,11 @@ def expects_tensor(
 
     Chapter: pretrained.
     """
-    got = f"{name} of type {w.dtype}"
-    expects(w.is_floating_point(), file, got, "floating point numbers")
+    got, wants = (
+        f"{name} of type {w.dtype}",
+        "floating point numbers of 16 bits or more",
+    )
+    expects(w.is_floating_point() and w.dtype.itemsize > 1, file, got, wants)
     expects(w.dtype == dtype, file, got, f"one type for all, here {dtype}")
     got = f"{name} of shape {tuple(w.shape)}"
     expects(tuple(w.shape) == shape, file, got, f"shape {shape}, by config.json")
@@ -339,16 +366,22 @@ def load_gpt2(
     """
     folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
     config = described(folder, gpt2_config)
+    read = read_tensors(folder)
     tensors = {
         name.removeprefix("transformer."): w
-        for name, w in read_tensors(folder).items()
+        for name, w in read.items()
         if not re.search(r"\bh\.\d+\.attn\.(masked_)?bias$", name)  # masks
     }
+    twice = [
+        name for name in tensors if {name, f"transformer.{name}"} <= read.keys()
+    ]
+    got, wants = f"{twice[:1]} with and without transformer.", "each tensor once"
+    expects(not twice, "model.safetensors", got, wants)
     if config.tied:
         drop_copies(tensors, {"lm_head.weight": "wte.weight"})
-    model = without_numbers(config)
+    model = unfilled(TransformerLM, config, tensors)
     fill(model, gpt2_pairs(config), tensors, f"{folder / 'model.safetensors'}")
-    if not (folder / "vocab.json").exists():
+    if not os.path.lexists(folder / "vocab.json"):
         return model.eval(), None
     tokenizer, V = load_tokenizer(folder), config.vocab_size
     got = f"{len(tokenizer)} tokens"
@@ -444,6 +477,11 @@ def model_folder(
 
     Chapter: pretrained.
     """
+    got = repr(name_or_folder)
+    right = isinstance(name_or_folder, str | os.PathLike)
+    expects(right, "name_or_folder", got, "a text or a path", TypeError)
+    right = revision is None or isinstance(revision, str)
+    expects(right, "revision", repr(revision), "a text or None", TypeError)
     name = os.fspath(name_or_folder)
     if os.path.isdir(name):
         return Path(name)
@@ -458,10 +496,16 @@ def tensors_of(
     model: TransformerLM | EncoderDecoder, named: Sequence[Pair]
 ) -> dict[str, Tensor]:
     """The model's weights as the file names and keeps them: the inverse of `fill`.
+    ValueError for weights without numbers, and for a tied model of two matrices.
 
     Chapter: pretrained.
     """
     state = model.state_dict()
+    bare = [pair.ours for pair in named if state[pair.ours].is_meta]
+    expects(not bare, "model", f"{bare[:1]} without numbers", "weights")
+    one, two = model.embedding.table.weight, model.unembedding.weight
+    same = not model.config.tied or one is two or torch.equal(one, two)
+    expects(same, "model", "a tied model with two matrices", "one, or tied=False")
     return {
         pair.theirs: turned_back(state[pair.ours].detach().cpu(), pair.layout)
         .clone()
@@ -491,13 +535,14 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 def write_model(
     folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tensor]
 ) -> None:
-    """config.json and model.safetensors. ValueError for weights that are not finite,
-    OSError when they cannot be written.
+    """config.json and model.safetensors. ValueError for what `expects_tensor` refuses
+    in a file, OSError when they cannot be written.
 
     Chapter: pretrained.
     """
+    dtype = next(iter(tensors.values())).dtype
     for name, w in tensors.items():
-        expects(finite(w), "model", f"{name} with NaN or ∞", "finite weights")
+        expects_tensor(w, tuple(w.shape), dtype, name, "model")
     text = json.dumps(fields, indent=2) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     try:  # transformers looks for the format in the metadata
@@ -567,6 +612,8 @@ def save_gpt2(
     fields, named = gpt2_fields(c) | dict.fromkeys(_ENDS), gpt2_pairs(c)
     named = [pair._replace(theirs=gpt2_name(pair.theirs)) for pair in named]
     if tokenizer is not None:
+        right, came = isinstance(tokenizer, Tokenizer), type(tokenizer).__name__
+        expects(right, "tokenizer", came, "a Tokenizer or None", TypeError)
         got, wants = f"{len(tokenizer)} tokens", f"vocab_size = {c.vocab_size}"
         expects(len(tokenizer) == c.vocab_size, "tokenizer", got, wants)
         fields |= dict.fromkeys(_ENDS, tokenizer.start)
@@ -648,6 +695,7 @@ _MARIAN_ONLY = {
     "normalize_embedding": (False,),
     "add_final_layer_norm": (False,),
     "static_position_embeddings": (True,),
+    "share_encoder_decoder_embeddings": (True, False),
     # first what is meant where nothing is said
     "activation_function": tuple(sorted(_ACTIVATIONS)),
 }
@@ -738,6 +786,22 @@ class MarianTokenizer(NamedTuple):
         return "".join(pieces[t] for t in tokens).replace("▁", " ").strip()
 
 
+def expects_vocab(vocab: object, V: int, place: str) -> None:
+    """ValueError that names the place unless this is a table of different numbers
+    below V, one of them for "<unk>".
+
+    Chapter: pretrained.
+    """
+    right = isinstance(vocab, dict) and "<unk>" in vocab
+    expects(right, place, "no number for <unk>", "Marian's vocabulary")
+    assert isinstance(vocab, dict)  # for the type checker
+    numbers = list(vocab.values())
+    odd = [k for k in numbers if type(k) is not int or not 0 <= k < V]
+    expects(not odd, place, odd[:1], f"whole numbers, at least 0 and less than {V}")
+    twice = len(numbers) - len(set(numbers))
+    expects(not twice, place, f"{twice} numbers twice", "a number for each piece")
+
+
 def load_marian_tokenizer(
     folder: Path, fields: Mapping[str, Any]
 ) -> MarianTokenizer:
@@ -757,14 +821,17 @@ def load_marian_tokenizer(
         except RuntimeError as error:
             problem = f"{folder / name}: got no sentencepiece model"
             raise ValueError(f"{problem}, want the one of the makers") from error
-    vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-    right = isinstance(vocab, dict) and "<unk>" in vocab
-    expects(right, "vocab.json", "no number for <unk>", "Marian's vocabulary")
-    expects(
-        max(vocab.values()) < V, "vocab.json", max(vocab.values()), f"less than {V}"
-    )
+    try:
+        vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        problem = f"{folder / 'vocab.json'}: got no JSON ({error})"
+        raise ValueError(f"{problem}, want a vocabulary") from error
+    expects_vocab(vocab, V, f"{folder / 'vocab.json'}")
     padding, stop = fields.get("pad_token_id", V - 1), fields.get("eos_token_id", 0)
     start = fields.get("decoder_start_token_id", padding)
+    odd = [t for t in (padding, stop, start) if type(t) is not int or not 0 <= t < V]
+    wants = f"tokens from 0 to {V - 1} for padding, end and start"
+    expects(not odd, f"{folder / 'config.json'}", odd[:1], wants)
     return MarianTokenizer(processors[0], processors[1], vocab, start, stop, padding)
 
 
@@ -774,6 +841,17 @@ _MARIAN_COPIES = {
     "model.encoder.embed_tokens.weight": "model.shared.weight",
     "model.decoder.embed_tokens.weight": "model.shared.weight",
 }
+
+
+def _waves(
+    c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]
+) -> Float[Tensor, "M d"]:
+    """The table of positions, which is computed: sines, then cosines."""
+    most = max(1 << 24, sum(w.numel() for w in tensors.values())) // c.d_model
+    got, wants = c.max_len, f"at most {most}, beside weights of this size"
+    expects(c.max_len <= most, "max_position_embeddings", got, wants)
+    waves = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start).table
+    return waves.unflatten(1, (-1, 2)).mT.flatten(1)
 
 
 def load_marian(
@@ -799,9 +877,10 @@ def load_marian(
         drop_copies(tensors, copies)
     elif config.tied:
         drop_copies(tensors, {"lm_head.weight": "model.decoder.embed_tokens.weight"})
-    model, named = EncoderDecoder(config), marian_pairs(config)
-    fill(model, named, tensors, f"{folder / 'model.safetensors'}")
-    if not (folder / "vocab.json").exists():
+    model = unfilled(EncoderDecoder, config, tensors)
+    fill(model, marian_pairs(config), tensors, f"{folder / 'model.safetensors'}")
+    model.position.table = _waves(config, tensors).to(model.unembedding.weight)
+    if not os.path.lexists(folder / "vocab.json"):
         return model.eval(), None
     one, got = config.source_vocab_size is None, "a vocabulary for each language"
     expects(one, "config.json", got, "one for both, or a folder without vocab.json")
@@ -861,6 +940,9 @@ def save_marian(
     expects(right, "model", came, "an EncoderDecoder", TypeError)
     fields = marian_fields(model.config)
     if (t := tokenizer) is not None:
+        right, came = isinstance(t, MarianTokenizer), type(t).__name__
+        expects(right, "tokenizer", came, "a MarianTokenizer or None", TypeError)
+        expects_vocab(t.vocab, model.config.vocab_size, "tokenizer")
         fields |= {"eos_token_id": t.stop, "forced_eos_token_id": t.stop}
         fields |= {"pad_token_id": t.padding, "decoder_start_token_id": t.start}
     with new_folder(folder) as part:

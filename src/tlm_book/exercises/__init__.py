@@ -62,4 +62,6 @@ def check(exercise: str, answer: Any) -> Result:
         hint = known[name].judge(answer)
     except Fault as fault:
         hint = str(fault)
+    except (Exception, SystemExit, GeneratorExit) as error:  # an object that cannot be looked at: its ==, its length, its numbers raise
+        hint = f"The answer cannot be compared with what is wanted: that raises {type(error).__name__}."
     return Result(name, hint, known[name].wants)

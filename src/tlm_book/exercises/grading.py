@@ -98,7 +98,9 @@ def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
             result = f(*given)
     except _TimeUp:
         raise Fault(f"It was still running after {SECONDS:g} seconds{where}. Does its loop end?") from None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and its like, too
         raise Fault(f"It raises {type(error).__name__}{where}: {error}") from error
     if difference(given, inputs):
         raise Fault(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
@@ -179,8 +181,11 @@ def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]],
 
 
 def plain(thing: Any) -> Any:
-    """A torch tensor as an array; everything else as it is."""
-    return thing.detach().cpu().numpy() if hasattr(thing, "detach") else thing
+    """A torch tensor as an array, bfloat16 (which numpy lacks) as float64; everything else as it is."""
+    if not hasattr(thing, "detach"):
+        return thing
+    tensor = thing.detach().cpu().to_dense() if thing.is_sparse else thing.detach().cpu()
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
 
 
 def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
@@ -223,6 +228,8 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
         g, w = np.asarray(got, dtype=float), np.asarray(want, dtype=float)
     except (TypeError, ValueError):
         return f"it is {type(got).__name__}, and numbers are wanted"
+    except OverflowError:
+        return "a number in it is too great to be compared"
     same = lambda a: a.shape == w.shape and np.allclose(a, w, rtol=tol, atol=tol, equal_nan=True)
     if g.size == w.size == 1:
         g = g.reshape(w.shape)
