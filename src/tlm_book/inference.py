@@ -84,6 +84,14 @@ def distribution(
     """
     expects(temperature > 0, "temperature", temperature, "a number > 0")
     z = last_scores(model, tokens, start)
+    return _tempered(z, temperature)
+
+
+def _tempered(
+    z: Float[Tensor, "*batch V"], temperature: float
+) -> Float[Tensor, "*batch V"]:
+    """softmax(z / τ), from scores of at most 0, so that no τ is too small."""
+    z = z - z.amax(-1, keepdim=True)
     return (z / temperature).softmax(-1)
 
 
@@ -462,7 +470,7 @@ class Sampler:
         self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"]
     ) -> Float[Tensor, "B V"]:
         """The probabilities from which a token is drawn, in float64; for τ > 0."""
-        p = (self.scores(z.double(), seen) / self.temperature).softmax(-1)
+        p = _tempered(self.scores(z.double(), seen), self.temperature)
         return cut_tail(p, self.top_k, self.top_p, self.min_p)
 
     def draw(

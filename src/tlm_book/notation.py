@@ -135,7 +135,7 @@ def from_layout(
 # notation: One layer, five layouts
 def to_columns(
     weights: Mapping[str, Float[Tensor, "..."]],
-) -> dict[str, Float[Tensor, "h r c"]]:
+) -> dict[str, Float[Tensor, "_ _ _"]]:
     """W_q, W_k: (h, k, d), W_v: (h, v, d), W_o: (h, d, v): matrices that act on
     columns. Head i is X ↦ A X W_v[i]ᵀ W_o[i]ᵀ with the scores X W_q[i]ᵀ W_k[i] Xᵀ, and
     the layer is the sum of its heads.
@@ -152,7 +152,7 @@ def to_columns(
 
 
 def from_columns(
-    columns: Mapping[str, Float[Tensor, "h r c"]],
+    columns: Mapping[str, Float[Tensor, "_ _ _"]],
 ) -> dict[str, Float[Tensor, "..."]]:
     """W_Q, W_K, W_V, W_O from the matrices that act on columns: the inverse of
     `to_columns`. ValueError for a weight that is missing.

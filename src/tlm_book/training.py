@@ -153,7 +153,7 @@ class TrainConfig:
             "a number",
             TypeError,
         )
-        expects(self.lr > 0, "lr", self.lr, "a number > 0")
+        expects(0 < self.lr < math.inf, "lr", self.lr, "a finite number > 0")
         expects(
             0 <= self.min_lr <= 1,
             "min_lr",
@@ -641,7 +641,7 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()  # no numbers on "meta"
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:  # torch raises either, by build
         wants = 'a device of this machine, such as "auto", "cpu" or "cuda"'

@@ -176,8 +176,8 @@ def network_function(
 # feed_forward: Layers: the graph becomes matrices
 def mlp(
     X: Float[np.ndarray, "*n d"],
-    weights: Sequence[Float[np.ndarray, "i o"]],
-    biases: Sequence[Float[np.ndarray, "o"]],
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
     activation: Callable[[np.ndarray], np.ndarray] = relu,
 ) -> Float[np.ndarray, "*n d_out"]:
     """z⁽ᴸ⁾ with z⁽ˡ⁾ = a⁽ˡ⁻¹⁾ W⁽ˡ⁾ + b⁽ˡ⁾, a⁽⁰⁾ = x, a⁽ˡ⁾ = σ(z⁽ˡ⁾): affine maps with
@@ -205,8 +205,8 @@ def mlp(
 
 # feed_forward: Layers: the graph becomes matrices
 def layered_network(
-    weights: Sequence[Float[np.ndarray, "i o"]],
-    biases: Sequence[Float[np.ndarray, "o"]],
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
     activation: Callable[[Any], Any] = relu,
 ) -> Network:
     """The fully connected network of these matrices; vertex (l, i) is number i of
@@ -231,11 +231,11 @@ def layered_network(
 
 # feed_forward: Doing without biases
 def without_biases(
-    weights: Sequence[Float[np.ndarray, "i o"]],
-    biases: Sequence[Float[np.ndarray, "o"]],
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
     activation: Callable[[np.ndarray], np.ndarray] = relu,
     w0: float = 1.0,
-) -> list[Float[np.ndarray, "i o"]]:
+) -> list[Float[np.ndarray, "_ _"]]:
     """Matrices W̃ of a network without biases with m̃(x, 1) = m(x). (B-bias-trick)
 
     ValueError when activation(w0) is 0.
