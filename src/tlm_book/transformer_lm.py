@@ -384,7 +384,8 @@ class TransformerLM(nn.Module):
         """Normal weights of standard deviation 0.02, zero biases; layers that write
         to the stream are 1/√(2L) smaller.
         """
-        _initialize(self)
+        if not self.embedding.table.weight.is_meta:  # no numbers to draw
+            _initialize(self)
 
     def spec_weights(self) -> dict[str, object]:
         """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`;
