@@ -1,24 +1,17 @@
 """The command line, as a user meets it: each case is a process of its own."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+from commands import environment, fresh
+from commands import run as command
 
 from tlm_book.tokenization import documents
 
 TINY = ["--steps", "4", "--vocab-size", "280", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "16",
         "--batch-size", "2", "--device", "cpu", "--quiet"]
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m tlm_book` with these arguments, on one thread."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(
-        [sys.executable, "-m", "tlm_book", *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", env=environment, timeout=300
-    )
 
 
 def refused(run: subprocess.CompletedProcess[str], *words: str) -> bool:
@@ -37,7 +30,7 @@ def text(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(text):
     folder = text.parent / "models" / "tiny"
-    run = command("train", "--data", text, "--out", folder, *TINY)
+    run = fresh("train", "--data", text, "--out", folder, *TINY)
     assert run.returncode == 0, run.stderr
     return folder, run
 
@@ -74,8 +67,7 @@ def test_generate_uses_the_shipped_model():
 def test_generate_writes_while_it_thinks():
     """The first piece of text comes long before the last one: it is not held back until the end."""
     arguments = ["generate", "--prompt", "The water", "--tokens", "1000", "--top-k", "50", "--top-p", "0.95", "--min-p", "0.01", "--repetition-penalty", "1.1"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    with subprocess.Popen([sys.executable, "-m", "tlm_book", *arguments], stdout=subprocess.PIPE, env=environment) as run:
+    with subprocess.Popen([sys.executable, "-m", "tlm_book", *arguments], stdout=subprocess.PIPE, env=environment()) as run:
         piece = run.stdout.read(12)
         still_writing = run.poll() is None
         run.kill()
@@ -83,7 +75,6 @@ def test_generate_writes_while_it_thinks():
 
 
 def test_generate_refuses_wrong_choices():
-    """One process for each: about 4 seconds together."""
     for option, value, word in (("--top-p", "1.5", "top_p"), ("--tokens", "500", "max_len")):
         run = command("generate", "--prompt", "a", option, value, *["--on-overflow", "error"] * (word == "max_len"))
         assert refused(run, word, value) and run.stdout == ""
@@ -193,9 +184,7 @@ def models(tmp_path_factory):
 
 
 def audited(folder, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    whole = [sys.executable, "-m", "tlm_book", "audit", *arguments]
-    return subprocess.run(whole, capture_output=True, text=True, encoding="utf-8", env=environment, cwd=folder, timeout=300)
+    return command("audit", *arguments, cwd=folder)
 
 
 def test_audit_says_whether_there_is_a_leak(models):
@@ -225,6 +214,6 @@ def test_audit_refuses(models, arguments, words):
 
 
 def test_help_names_the_commands():
-    run = command("--help")
+    run = fresh("--help")
     assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "audit"))
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book

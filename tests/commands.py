@@ -1,0 +1,90 @@
+"""Commands as a user gives them, `python -m tlm_book …`, without a new interpreter for each: one process imports the package once and forks.
+
+    run("generate", "--prompt", "The tide").stdout
+
+Each command has its own process, folder, streams and exit status, on one thread and without the runtime checker, as for a user. Where there is no
+fork, each has an interpreter of its own.
+"""
+
+import atexit
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment on one thread, without the runtime checker."""
+    return {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | ENVIRONMENT | more
+
+
+def fresh(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in an interpreter of its own."""
+    command = [sys.executable, "-m", "tlm_book", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment(), cwd=cwd, timeout=300)
+
+
+def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process forked from one that has imported the package; what it printed, and its exit status."""
+    if not hasattr(os, "fork"):
+        return fresh(*arguments, cwd=cwd)
+    argv = [str(argument) for argument in arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        wanted = {"argv": argv, "cwd": str(cwd or Path.cwd()), "out": str(out), "err": str(err)}
+        server = _server()
+        server.stdin.write(json.dumps(wanted) + "\n")
+        server.stdin.flush()
+        status = json.loads(server.stdout.readline())
+        return subprocess.CompletedProcess(argv, status, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    server = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
+    atexit.register(server.terminate)
+    return server
+
+
+def _child(wanted: dict) -> None:
+    """Runs one command with its own folder and streams. Never returns."""
+    from tlm_book.__main__ import main
+
+    status = 1
+    try:
+        os.chdir(wanted["cwd"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(wanted[name], os.O_WRONLY | os.O_CREAT), number)
+        sys.argv = ["tlm_book", *wanted["argv"]]
+        status = main()
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def serve() -> None:
+    """Reads commands from standard input, one a line, and answers each with its exit status."""
+    import tlm_book.auditing
+    import tlm_book.inference
+    import tlm_book.scaling  # noqa: F401
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _child(json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
