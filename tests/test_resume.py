@@ -30,17 +30,21 @@ def alone(*command: str, timeout: float) -> str:
     return run.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_fifty_random_moments():
-    """A minute on a quiet machine."""
-    print(alone(HERE / "killed.py", "random", "50", timeout=600))
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_before_a_file_is_touched(request):
-    """Twelve of the moments, half a minute; with --thorough all of them."""
-    thorough = request.config.getoption("--thorough")
-    print(alone(HERE / "killed.py", "events", "0" if thorough else "12", timeout=3600 if thorough else 600))
+@needs_fork
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+def test_killed_at_random_moments(kills):
+    print(alone(HERE / "killed.py", "random", str(kills), timeout=600))
+
+
+@needs_fork
+@pytest.mark.parametrize("moments", [3, pytest.param(12, marks=pytest.mark.long)])
+def test_killed_before_a_file_is_touched(moments, request):
+    """At some of the moments; with --thorough at all of them."""
+    thorough = request.config.getoption("--thorough") and moments > 3
+    print(alone(HERE / "killed.py", "events", "0" if thorough else str(moments), timeout=3600 if thorough else 600))
 
 
 @pytest.fixture

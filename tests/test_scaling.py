@@ -59,12 +59,14 @@ def test_sharded_then_alone(alone, tmp_path):
     same_run(tmp_path, alone)
 
 
+@pytest.mark.long
 def test_alone_then_three_copies(alone, tmp_path):
     team.run(tmp_path, last=4)
     in_a_team(3, tmp_path, "ddp", 0)
     same_run(tmp_path, alone)
 
 
+@pytest.mark.long
 def test_copies_then_sharded_with_a_tied_matrix(tmp_path):
     one = tmp_path / "one"
     log = team.run(one, model=team.MODEL.replace(tied=True))
