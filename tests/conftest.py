@@ -18,7 +18,7 @@ if "TLM_BOOK_TYPECHECK" not in os.environ:
     del os.environ["TLM_BOOK_TYPECHECK"]
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_tools"))
 
-LONG = pytest.StashKey[int]()  # how many long tests a worker has left out
+LONG = pytest.StashKey[int]()  # how many long tests were left out
 SHOWN = 4  # reasons for which tests were skipped that get a line of their own; one line more for all others
 
 
@@ -51,15 +51,15 @@ def pytest_collection_modifyitems(config, items):
         is_long, is_cell = item.get_closest_marker("long") is not None, "ipynb::" in item.nodeid
         (kept if is_long == only_long or is_cell else left).append(item)
     config.hook.pytest_deselected(items=left)
+    config.stash[LONG] = 0 if only_long else len(left)
     if hasattr(config, "workeroutput"):  # one of several workers; each of them collects everything
-        config.workeroutput["long"] = len(left)
+        config.workeroutput["long"] = config.stash[LONG]
     items[:] = kept
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
-    if getattr(node, "workeroutput", {}).get("long"):
-        node.config.stash[LONG] = node.workeroutput["long"]
+    node.config.stash[LONG] = getattr(node, "workeroutput", {}).get("long", 0)
 
 
 def skipped_by_reason(reports) -> list[str]:
@@ -98,7 +98,6 @@ def outcome(stats: dict[str, list], long: int = 0) -> str:
 def pytest_terminal_summary(terminalreporter, config):
     stats = terminalreporter.stats
     lines = skipped_by_reason(stats.get("skipped", []))
-    long = 0 if config.getoption("--long") else config.stash.get(LONG, len(stats.get("deselected", [])))
     terminalreporter.write_sep("=", "what was tried")
-    for line in [*lines, outcome(stats, long)]:
+    for line in [*lines, outcome(stats, config.stash.get(LONG, 0))]:
         terminalreporter.write_line(line)
