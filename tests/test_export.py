@@ -1,6 +1,7 @@
-"""The package is what the chapters export, its imports follow the table of contents, and every definition names its chapter."""
+"""The package is what the chapters export, its imports follow the table of contents, and every module names its chapter."""
 
 import ast
+import functools
 import importlib
 import inspect
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import chapters as book
 import export
+import nbformat
 import pytest
 
 
@@ -41,31 +43,172 @@ def test_an_edited_package_is_noticed(tmp_path, monkeypatch):
     assert export.differences() == []
     target = copy / "spec" / "operators.py"
     target.write_text(target.read_text(encoding="utf-8") + "# by hand\n", encoding="utf-8")
-    (copy / "stray.py").write_text("", encoding="utf-8")
-    assert export.differences() == ["differs: spec/operators.py", "no chapter exports: stray.py"]
+    (copy / "by_hand.py").write_text("# a module like any other\n", encoding="utf-8")
+    (copy / "stray.py").write_text('"""Stray. Generated from book/stray.ipynb: edit the notebook, then `make export`."""\n', encoding="utf-8")
+    (copy / "data" / "stray.txt").write_text("", encoding="utf-8")
+    assert export.differences() == ["differs: spec/operators.py", "no chapter exports: data/stray.txt", "no chapter exports: stray.py"]
 
 
-@pytest.mark.parametrize(("chapter", "module"), modules(), ids=lambda value: value)
-def test_imports_follow_the_table_of_contents(chapter, module):
-    order = book.chapters()
-    for name in imported_modules(book.SOURCE / (module.replace(".", "/") + ".py")):
-        parts = name.split(".")
-        if parts[0] != "tlm_book":
-            assert not (module.startswith("spec.") and parts[0] == "torch"), f"{module} imports torch; the specification is numpy"
-            continue
-        assert parts[-1] != "tlm_book", f"{module} imports the package itself; name the chapter"
-        if name == "tlm_book.checks":
-            continue
+# --- What a chapter may export, on toy chapters
+
+
+def toy(monkeypatch, *cells: str) -> dict[str, str]:
+    """The modules of a chapter `toy` of these code cells, below the heading "Part"."""
+    made = [nbformat.v4.new_markdown_cell("# A toy\n\n## Part"), *map(nbformat.v4.new_code_cell, cells)]
+    monkeypatch.setattr(export, "read", lambda chapter: nbformat.v4.new_notebook(cells=made))
+    return export.modules_of("toy")
+
+
+def test_a_room_of_a_package_and_private_cells(monkeypatch):
+    cells = "#| export toy.room\nimport math", "#| export toy.room\n#| private\ndef half(x):\n    return x / 2", "#| export toy.room\nTAU = 2 * math.pi + half(0)"
+    (module, text), = toy(monkeypatch, *cells).items()
+    assert module == "toy.room" and text.startswith('"""Part. Generated from book/toy.ipynb')
+    names: dict = {}
+    exec(text, names)
+    assert names["__all__"] == ["TAU"] and names["half"](3) == 1.5
+    assert text.count("# --- Part") == 1 and text.count("toy") == 1
+
+
+@pytest.mark.parametrize("place", ["other", "spec.other", "other.room", "toy.a.b", "spec.toy.room", "toy.Room", "toys", "toy.", ""])
+def test_a_chapter_exports_to_its_own_places_only(place, monkeypatch):
+    with pytest.raises(SystemExit, match="exports to .*; wanted 'toy', 'spec.toy' or a room 'toy.name'"):
+        toy(monkeypatch, f"#| export {place}\nx = 1")
+
+
+def test_a_module_is_no_package(monkeypatch):
+    with pytest.raises(SystemExit, match="exports to 'toy' and to rooms of it"):
+        toy(monkeypatch, "#| export toy\nx = 1", "#| export toy.room\nx = 1")
+    monkeypatch.setattr(export, "chapters", lambda: ["attention"])
+    monkeypatch.setattr(export, "modules_of", lambda chapter: {"viewer": "x = 1"})
+    with pytest.raises(SystemExit, match="exports to 'viewer', which is a package"):
+        export.exported()
+
+
+def test_what_is_written_by_hand_is_not_overwritten(monkeypatch):
+    before = (book.SOURCE / "checks.py").read_bytes()
+    monkeypatch.setattr(export, "exported", lambda: {book.SOURCE / "checks.py": b"x = 1"})
+    monkeypatch.setattr(sys, "argv", ["export.py"])
+    with pytest.raises(SystemExit, match="checks.py is written by hand"):
+        export.main()
+    assert (book.SOURCE / "checks.py").read_bytes() == before
+
+
+def test_an_undefined_name_is_refused(monkeypatch):
+    with pytest.raises(SystemExit, match="'toy' use names that they never define: mask, scale"):
+        toy(monkeypatch, "#| export toy\nimport math", "def mask(x): return x", "#| export toy\ndef f(x: int = scale):\n    return [mask(y) for y in [x]]")
+
+
+SOUND = """
+import os.path as path
+from typing import Any
+def f(n: "batch n", *rest: Any, k=1, **options):
+    global later
+    later = [i * k for i in range(n) if (half := i / 2) > 0]
+    def inner():
+        nonlocal n
+        n = later, rest, options, path, __name__, __file__
+        return n
+    return inner
+class A:
+    size = 3
+    double = 2 * size
+    def g(self):
+        try:
+            return super().g(), __class__
+        except ValueError as error:
+            raise TypeError from error
+x, *y = f(1), later
+for z in y:
+    with open(z) as file:
+        del file
+"""
+
+
+def test_names_are_found_wherever_python_binds_them():
+    assert export.undefined_names(SOUND) == []
+    assert export.undefined_names("def f():\n    local = 1\nlocal") == ["local"]
+    assert export.undefined_names("class A:\n    size = 1\n    def f(self): return size") == ["size"]
+    assert export.undefined_names("def f(x: Missing) -> 'not looked at': ...") == ["Missing"]
+
+
+# --- Who may import whom
+
+FILES = {path.relative_to(book.SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path for path in book.SOURCE.rglob("*.py")}
+ABOVE = {"exercises", "__init__", "__main__"}  # graders and the front door use every chapter
+
+
+def known_as(name: str) -> str:
+    """`tlm_book.a.b` as a key of FILES: without the package's name, and without the name that is taken from the module."""
+    return name.removeprefix("tlm_book").removeprefix(".")
+
+
+@functools.cache
+def taken(path) -> list[str]:
+    """The modules of the package that a file imports, by their keys in FILES."""
+    return [known_as(name) for name in imported_modules(path) if name.split(".")[0] == "tlm_book"]
+
+
+def chapter_of(module: str) -> str | None:
+    """Whose module it is: `X`, `spec.X`, and every room of the package X, also one written by hand, belong to the chapter X."""
+    name = module.removeprefix("spec.").split(".")[0]
+    return name if name in book.chapters() else None
+
+
+def place_of(module: str) -> int:
+    """The place of a module in the book: of its chapter; of a module that has none, of the last chapter that it needs."""
+    chapter = chapter_of(module)
+    if chapter:
+        return book.chapters().index(chapter)
+    return max((place_of(name) for name in taken(FILES[module]) if name != module), default=-1)
+
+
+PLACED = [module for module in FILES if module.split(".")[0] not in ABOVE]
+
+
+@pytest.mark.parametrize("module", PLACED)
+def test_imports_follow_the_table_of_contents(module):
+    for name in imported_modules(FILES[module]):
+        if name.split(".")[0] != "tlm_book":
+            assert not (module.startswith("spec.") and name.split(".")[0] == "torch"), f"{module} imports torch; the specification is numpy"
+    chapter = chapter_of(module)
+    for name in taken(FILES[module]):
+        assert name in FILES and name != "spec", f"{module} imports {name or 'the package itself'}; name the module"
         if module.startswith("spec."):
-            assert parts[1] == "spec", f"{module} imports {name}; the specification uses nothing outside tlm_book.spec"
-        if parts[1] == "viewer":  # written by hand, like checks, and imports no chapter
-            continue
-        assert order.index(parts[-1]) < order.index(chapter), f"{module} imports {name}, a chapter that does not stand before it"
+            assert name.startswith("spec.") or name == "checks", f"{module} imports {name}; the specification uses nothing outside tlm_book.spec"
+        if chapter and chapter_of(name) != chapter:
+            assert place_of(name) < book.chapters().index(chapter), f"{module} imports {name}, which does not stand before {chapter}"
+
+
+def circle(start: str) -> list[str] | None:
+    """A way along imports from a module back to itself."""
+    ways, seen = [[start]], set()
+    for way in ways:  # the list grows while it is read
+        for name in taken(FILES[way[-1]]):
+            if name == start:
+                return [*way, start]
+            if name in FILES and name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return None
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_run_in_no_circle(module):
+    assert not circle(module), " → ".join(circle(module))
+
+
+def test_a_circle_would_be_found(tmp_path, monkeypatch):
+    files = {"a": "from tlm_book.b import x", "b": "def f():\n    import tlm_book.c", "c": "from tlm_book.a import f", "d": "from tlm_book.a import f"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setitem(globals(), "FILES", {name: tmp_path / f"{name}.py" for name in files})
+    assert circle("a") == ["a", "b", "c", "a"] and circle("d") is None
 
 
 @pytest.mark.parametrize(("chapter", "module"), modules(), ids=lambda value: value)
-def test_every_definition_names_its_chapter_and_its_types(chapter, module):
+def test_every_module_names_its_chapter_and_every_definition_its_types(chapter, module):
     loaded = importlib.import_module(f"tlm_book.{module}")
+    assert f"Generated from book/{chapter}.ipynb" in (loaded.__doc__ or "")
     for name in loaded.__all__:
         thing = getattr(loaded, name)
         if not (inspect.isfunction(thing) or inspect.isclass(thing)) or thing.__module__ != loaded.__name__:

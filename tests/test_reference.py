@@ -7,6 +7,7 @@ import re
 import sys
 
 import chapters as book
+import export
 import pytest
 
 sys.path.insert(0, str(book.BOOK / "_ext"))
@@ -14,6 +15,7 @@ import tlm_api as reference
 
 MODULES = reference.modules(book.SOURCE, book.chapters())
 ENTRIES = {entry.anchor: entry for module in MODULES for entry in reference.entries(book.SOURCE, module)}
+OF_CHAPTERS = {module for chapter in book.chapters() for module in export.modules_of(chapter)}
 STATED = {
     name
     for page in book.chapters()
@@ -62,8 +64,27 @@ def test_every_public_name_has_its_entry(module):
 
 def test_every_module_of_the_package_is_there():
     files = {path.relative_to(book.SOURCE).with_suffix("").as_posix().replace("/", ".") for path in book.SOURCE.rglob("*.py")}
-    inside = {name for name in files if name.startswith(("exercises.", "viewer.")) or name.endswith("__")}
-    assert set(MODULES) == files - inside | {"exercises", "viewer"}
+    packages = {name.removesuffix(".__init__") for name in files if name.endswith(".__init__")} - {"spec"}
+    rooms = {name for name in files if name.split(".")[0] in packages or name.endswith("__")}
+    assert set(MODULES) == files - rooms | packages | OF_CHAPTERS
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_entry_of_a_chapter_leads_to_its_section(module):
+    """The section named is one of the chapter, and the cells below it define the name."""
+    for entry in (entry for entry in ENTRIES.values() if entry.module == module and entry.section):
+        chapter, heading = entry.section
+        section, defined = None, {}
+        for cell in book.read(chapter).cells:
+            if cell.cell_type == "markdown":
+                section = export.heading(cell.source) or section
+            elif book.directives(cell.source).get("export") == module:
+                defined |= dict.fromkeys(export.public_names(book.without_directives(cell.source)), section)
+        assert defined[entry.name] == heading
+    missing = [entry.name for entry in ENTRIES.values() if entry.module == module and not entry.section]
+    if module in OF_CHAPTERS:  # only what stands beside the imports, above all headings, has no section
+        first = next(cell for cell in book.read(module.removeprefix("spec.").split(".")[0]).cells if book.directives(cell.source).get("export") == module)
+        assert set(missing) <= set(export.public_names(book.without_directives(first.source)))
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))

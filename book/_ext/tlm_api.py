@@ -1,7 +1,8 @@
 """The reference of the package: in `api.md`, `<div data-api="package"></div>` becomes every public name, from the sources.
 
 Read with `ast`, so that building the site imports nothing. A module's names are those in its `__all__`; what the docstrings
-name in backticks and is public leads to its entry, ids of statements lead to these, "Chapter: X." to the place in the chapter.
+name in backticks and is public leads to its entry, ids of statements lead to these. A module that a chapter exports names the
+chapter in its first line; the headings in it say in which section of the chapter each name is defined.
 """
 
 import ast
@@ -17,7 +18,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 PLACE = '<div data-api="package">'
 PACKAGE = "tlm_book"
 CHAPTER = re.compile(r"^Chapter: (\w+|none \(written by hand\))\.$")
-SECTION = re.compile(r"^# (\w+): (.+)$", re.MULTILINE)
+GENERATED = re.compile(r"Generated from book/(\w+)\.ipynb")
+SECTION = re.compile(r"^# --- (.+)$", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`|\b([A-Z]-[\w.]*\w(?:-[\w.]*\w)*)")
 KINDS = ("property", "classmethod", "staticmethod")
 WIDTH = 76  # signs in a line of a signature
@@ -52,16 +54,32 @@ def module_file(source, module):
 
 
 def modules(source, chapters):
-    """The modules of the chapters in the order of the book, the specification first, then those written by hand."""
-    named = [f"{before}{chapter}" for chapter in chapters for before in ("spec.", "")]
-    return [module for module in [*named, "exercises", "viewer", "checks"] if module_file(source, module).exists()]
+    """The modules of the chapters in the order of the book, the specification first, then those written by hand.
+
+    A package has one entry, for what its `__init__.py` offers; rooms of it that a chapter exports have their own.
+    """
+    found = []
+    for chapter in chapters:
+        rooms = [room for room in sorted(source.glob(f"{chapter}/*.py")) if chapter_of(room.read_text(encoding="utf-8"))]
+        found += [f"spec.{chapter}", chapter, *(f"{chapter}.{room.stem}" for room in rooms)]
+    top = [path for path in sorted(source.iterdir()) if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = [path.stem for path in sorted(top, key=Path.is_file) if not path.stem.startswith("__")]
+    found += [name for name in names if name not in (*chapters, "spec")]
+    return [module for module in found if module_file(source, module).exists()]
+
+
+def chapter_of(text):
+    """The chapter that exports this module; None for one that is written by hand."""
+    found = GENERATED.search(text.split("\n", 1)[0])
+    return found and found[1]
 
 
 def entries(source, module):
     """The entries of one module in the order of its `__all__`."""
     text = module_file(source, module).read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
-    sections = [(text.count("\n", 0, match.start()) + 1, match.groups()) for match in SECTION.finditer(text)]
+    chapter = chapter_of(text)
+    sections = [(text.count("\n", 0, match.start()) + 1, match[1]) for match in SECTION.finditer(text)]
     defined, elsewhere = {}, {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -79,7 +97,7 @@ def entries(source, module):
             continue
         node = defined[name]
         above = [title for line, title in sections if line <= node.lineno]
-        found.append(entry_of(module, name, node, lines)._replace(section=above[-1] if above else None))
+        found.append(entry_of(module, name, node, lines)._replace(section=(chapter, above[-1]) if chapter and above else None))
     return found
 
 
@@ -138,7 +156,7 @@ class Reference(SphinxTransform):
         sections = {}
         for module in modules(source, order):
             env.note_dependency(str(module_file(source, module)))
-            chapter = module.removeprefix("spec.")
+            chapter = module.removeprefix("spec.").split(".")[0]
             if chapter not in sections:
                 sections[chapter] = nodes.section("", nodes.title("", chapter), ids=[f"module-{chapter}"], names=[chapter])
             sections[chapter] += self.module(source, module)

@@ -2,11 +2,18 @@
 
     python book/_tools/export.py            rewrite the modules and the package's copy of book/data
     python book/_tools/export.py --check    change nothing; exit 1 and name what differs
+
+A chapter X exports to `X`, to `spec.X`, or, where X is a package, to its rooms `X.room`. The names of a cell with a second line
+`#| private` stay out of `__all__`. A file whose first line does not say "Generated from" is written by hand and left alone.
 """
 
 import ast
+import builtins
+import re
+import symtable
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from chapters import (
     BOOK,
@@ -17,6 +24,17 @@ from chapters import (
     read,
     without_directives,
 )
+
+GENERATED = re.compile(r"Generated from book/(\w+)\.ipynb: edit the notebook")
+OF_EVERY_MODULE = {"__name__", "__file__", "__doc__", "__package__", "__spec__", "__path__", "__all__"}
+
+
+class Piece(NamedTuple):
+    """One exported cell: the heading above it, its code, and whether its names are public."""
+
+    section: str
+    code: str
+    public: bool
 
 
 def heading(markdown: str) -> str | None:
@@ -37,32 +55,61 @@ def public_names(code: str) -> list[str]:
     return list(dict.fromkeys(name for name in names if not name.startswith("_")))
 
 
+def undefined_names(code: str) -> list[str]:
+    """Names that a module uses and neither defines nor imports. What stands in strings is not looked at: in a type these are axes."""
+    scopes = [symtable.symtable(code, "module", "exec")]
+    for scope in scopes:  # the list grows while it is read: the scopes inside, to any depth
+        scopes += scope.get_children()
+    symbols = [(scope is scopes[0], symbol) for scope in scopes for symbol in scope.get_symbols()]
+    made = {s.get_name() for top, s in symbols if (top or s.is_declared_global()) and (s.is_assigned() or s.is_imported())}
+    used = {s.get_name() for _, s in symbols if s.is_global() and s.is_referenced()}
+    return sorted(used - made - set(dir(builtins)) - OF_EVERY_MODULE)
+
+
+def expects_place(chapter: str, module: str) -> None:
+    """A chapter may export to three places."""
+    room = re.fullmatch(rf"(?:spec\.)?{chapter}|{chapter}\.[a-z]\w*", module)
+    if not room:
+        raise SystemExit(f"book/{chapter}.ipynb: a cell exports to {module!r}; wanted {chapter!r}, 'spec.{chapter}' or a room '{chapter}.name'")
+
+
 def modules_of(chapter: str) -> dict[str, str]:
-    """{module name: text} of one chapter: `X` and `spec.X`, nothing else."""
-    title, section, pieces = None, None, {}
+    """{module name: text} of one chapter: `X`, `spec.X` and rooms `X.room`, nothing else."""
+    title, section = None, None
+    pieces: dict[str, list[Piece]] = {}
     for cell in read(chapter).cells:
         if cell.cell_type == "markdown":
             section = heading(cell.source) or section
             title = title or section
             continue
-        module = directives(cell.source).get("export")
-        if module is None:
+        marks = directives(cell.source)
+        if "export" not in marks:
             continue
-        if module not in (chapter, f"spec.{chapter}"):
-            raise SystemExit(f"book/{chapter}.ipynb: a cell exports to {module!r}; wanted {chapter!r} or 'spec.{chapter}'")
-        pieces.setdefault(module, []).append((section, without_directives(cell.source)))
-    return {module: module_text(chapter, title, cells) for module, cells in pieces.items()}
+        expects_place(chapter, marks["export"])
+        piece = Piece(section, without_directives(cell.source), "private" not in marks)
+        pieces.setdefault(marks["export"], []).append(piece)
+    rooms = {module for module in pieces if module.startswith(f"{chapter}.")}
+    if rooms and chapter in pieces:
+        raise SystemExit(f"book/{chapter}.ipynb exports to {chapter!r} and to rooms of it; the package's __init__.py is written by hand")
+    for module, some in pieces.items():
+        if missing := undefined_names("\n\n".join(piece.code for piece in some)):
+            raise SystemExit(f"book/{chapter}.ipynb: the cells that make {module!r} use names that they never define: {', '.join(missing)}")
+    return {module: module_text(chapter, some[0].section if module in rooms else title, some) for module, some in pieces.items()}
 
 
-def module_text(chapter: str, title: str, cells: list[tuple[str, str]]) -> str:
-    """One module: a head that names its chapter, the first cell (imports), `__all__`, then the cells in order."""
-    (_, imports), *rest = cells
-    names = public_names("\n\n".join(code for _, code in cells))
-    listed = "\n".join(f'    "{name}",' for name in names)
-    body = "".join(f"\n\n# {chapter}: {section}\n{code}\n" for section, code in rest)
+def module_text(chapter: str, title: str, pieces: list[Piece]) -> str:
+    """One module: a head that names its chapter, the first cell (imports), `__all__`, then the cells in order, each section under its heading."""
+    imports, *rest = pieces
+    names = dict.fromkeys(name for piece in pieces if piece.public for name in public_names(piece.code))
+    listed = "".join(f'    "{name}",\n' for name in names)
+    public = f"__all__ = [\n{listed}]" if names else "__all__: list[str] = []"
+    body, above = "", None
+    for section, code, _ in rest:
+        body += "\n\n" + f"# --- {section}\n\n\n" * (section != above) + f"{code}\n"
+        above = section
     return (
         f'"""{title}{"" if title[-1] in "?!" else "."} Generated from book/{chapter}.ipynb: edit the notebook, then `make export`."""\n\n'
-        f"{imports}\n\n__all__ = [\n{listed}\n]\n{body}"
+        f"{imports.code}\n\n{public}\n{body}"
     )
 
 
@@ -73,14 +120,19 @@ def exported() -> dict[Path, bytes]:
         if not notebook_path(chapter).exists():
             raise SystemExit(f"_toc.yml names {chapter}, but {notebook_path(chapter)} is missing")
         for module, text in modules_of(chapter).items():
-            files[SOURCE / (module.replace(".", "/") + ".py")] = text.encode()
+            path = SOURCE / (module.replace(".", "/") + ".py")
+            if path.with_suffix("").is_dir():
+                raise SystemExit(f"book/{chapter}.ipynb exports to {module!r}, which is a package; name a room of it, '{chapter}.name'")
+            files[path] = text.encode()
     for file in sorted((BOOK / "data").rglob("*")):
         if file.is_file():
             files[SOURCE / "data" / file.relative_to(BOOK / "data")] = file.read_bytes()
     return files
 
 
-BY_HAND = {"__init__.py", "__main__.py", "checks.py", "py.typed", "spec/__init__.py"}
+def is_generated(path: Path) -> bool:
+    """Does the file say so in its first line? All others are written by hand."""
+    return bool(GENERATED.search(path.read_text(encoding="utf-8").split("\n", 1)[0]))
 
 
 def differences() -> list[str]:
@@ -88,12 +140,13 @@ def differences() -> list[str]:
     want = exported()
     found = [f"differs: {path.relative_to(SOURCE)}" for path, text in want.items()
              if not path.exists() or path.read_bytes() != text]
-    for path in SOURCE.rglob("*"):
-        name = path.relative_to(SOURCE).as_posix()
-        if path.is_file() and path not in want and name not in BY_HAND and not name.startswith(("viewer/", "exercises/")) \
-                and "__pycache__" not in name:
-            found.append(f"no chapter exports: {name}")
-    return found
+    return found + [f"no chapter exports: {name}" for name in orphans(want)]
+
+
+def orphans(want: dict[Path, bytes]) -> list[str]:
+    """Generated modules that no chapter exports any more, and data that book/data does not hold."""
+    names = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*")) if path.is_file() and path not in want}
+    return [name for name, path in names.items() if name.startswith("data/") or path.suffix == ".py" and is_generated(path)]
 
 
 def main() -> None:
@@ -101,14 +154,19 @@ def main() -> None:
         found = differences()
         print("\n".join(found) or "notebooks and package agree")
         raise SystemExit(bool(found))
-    written = 0
-    for path, content in exported().items():
+    written, files = 0, exported()
+    by_hand = [path for path in files if path.suffix == ".py" and path.exists() and not is_generated(path)]
+    if by_hand:
+        raise SystemExit(f"{by_hand[0].relative_to(SOURCE)} is written by hand, and a chapter exports to it: remove one of the two")
+    for path, content in files.items():
         if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             print("wrote", path.relative_to(SOURCE.parent))
             written += 1
     print(f"{written} files written")
+    if left := orphans(files):
+        raise SystemExit(f"no chapter exports: {', '.join(left)}; remove what is not wanted")
 
 
 if __name__ == "__main__":

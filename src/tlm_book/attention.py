@@ -24,7 +24,9 @@ __all__ = [
 ]
 
 
-# attention: The implementation
+# --- The implementation
+
+
 def attention_pattern(
     q: Float[Tensor, "*batch n k"],
     k: Float[Tensor, "*batch m k"],
@@ -47,7 +49,6 @@ def attention_pattern(
     return masked_softmax(scores) if causal else scores.softmax(-1)
 
 
-# attention: The implementation
 def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
     return x[(None,) * (4 - x.dim())] if x.dim() < 4 else x.flatten(0, -4)
 
@@ -84,7 +85,6 @@ def attention(
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
 
 
-# attention: The implementation
 class CausalAttention(nn.Module):
     """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head,
     no biases. (W-ca1-def)
@@ -124,7 +124,9 @@ class CausalAttention(nn.Module):
         }
 
 
-# attention: The proof, derived
+# --- The proof, derived
+
+
 @derives(CausalAttention)
 def _causal_attention(module: CausalAttention) -> Derivation:
     weights = pattern(

@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 
-# auditing: The tool, piece by piece
+# --- The tool, piece by piece
+
+
 @dataclass(frozen=True)
 class Leak:
     """One fault: in `setting`, output row `row` does what it should not with input
@@ -59,7 +61,6 @@ class Leak:
         return "\n".join(_leak_lines(self))
 
 
-# auditing: The tool, piece by piece
 _SAYS = {
     "future": "output row {i} hears the later input row {j}",
     "length": "output row {i} changes when the rows from {j} on are removed",
@@ -99,7 +100,6 @@ def _growth(sizes: Mapping[int, float]) -> str:
     return f" (about n to the {np.polyfit(log_n, log_size, 1)[0]:.1f})"
 
 
-# auditing: The tool, piece by piece
 @dataclass(frozen=True)
 class Report:
     """What `audit` found: `ok`, `leaks`, `problems` (what could not be decided),
@@ -138,7 +138,6 @@ class Report:
         return _draw_effects(self, ax)
 
 
-# auditing: The tool, piece by piece
 def _draw_effects(report: Report, ax: Any) -> Any:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
@@ -167,7 +166,6 @@ def _draw_effects(report: Report, ax: Any) -> Any:
     return ax
 
 
-# auditing: The tool, piece by piece
 class _State:
     """All that a run could change in these modules and in the process, and how to
     put it back.
@@ -207,7 +205,6 @@ class _State:
         torch.set_default_dtype(self.dtype)
 
 
-# auditing: The tool, piece by piece
 @contextlib.contextmanager
 def _on_copies(
     modules: Sequence[nn.Module], dtype: torch.dtype | None
@@ -233,7 +230,6 @@ def _on_copies(
         state.put_back()
 
 
-# auditing: The tool, piece by piece
 def _parts(thing: Any) -> Mapping[str, Any]:
     """What may hold modules: children, plain lists and dictionaries, what a function
     closes over, a method's object.
@@ -281,7 +277,6 @@ def _modules_in(
     return found
 
 
-# auditing: The tool, piece by piece
 def _hold(seed: int, generators: Sequence[tuple[torch.Generator, Tensor]]) -> None:
     """Every source of randomness at a known place."""
     torch.default_generator.manual_seed(seed)
@@ -292,7 +287,6 @@ def _hold(seed: int, generators: Sequence[tuple[torch.Generator, Tensor]]) -> No
         generator.set_state(state) if seed == 0 else generator.manual_seed(seed)
 
 
-# auditing: The tool, piece by piece
 def _tensor_of(output: Any, name: str = "what the model returns") -> Tensor:
     """The tensor of an output: itself, `logits` or `last_hidden_state`, or the first
     tensor of a tuple or mapping.
@@ -331,7 +325,6 @@ def _attempt(call: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
-# auditing: The tool, piece by piece
 _SEQUENCES = ("decoder_input_ids", "input_ids", "inputs_embeds")
 
 
@@ -383,7 +376,6 @@ class _Inputs:
         return x.movedim((0, 1), (self.batch_axis, self.axis)).clone()
 
 
-# auditing: The tool, piece by piece
 def _beside(inputs: _Inputs, key: Any, value: Any, x: Tensor, start: int) -> Any:
     """What stands beside the rows start, start + 1, … of a sequence, which are x: a
     mask (…, n, n) or (…, n) is cut to these rows, and shows all rows before them;
@@ -415,7 +407,6 @@ def _beside(inputs: _Inputs, key: Any, value: Any, x: Tensor, start: int) -> Any
     return value
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Plan:
     """What is to be tried: the options of `audit`, and what follows from the model
@@ -438,7 +429,6 @@ class _Plan:
     batch_grad: int = 1
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Trial:
     """One setting of the experiment: a model in one mode, one precision, one back end."""
@@ -497,7 +487,6 @@ class _Trial:
         return y.clone()  # some models write every output into the same memory
 
 
-# auditing: The tool, piece by piece
 def _as_rows(trial: _Trial, y: Tensor) -> Tensor:
     """An output as (batch, row, everything else)."""
     y = torch.view_as_real(y) if y.is_complex() else y
@@ -538,7 +527,6 @@ def _shape_at(trial: _Trial, n: int, copies: int = 1) -> tuple[int, ...]:
     return tuple(_tensor_of(trial.raw(x)).shape)
 
 
-# auditing: The tool, piece by piece
 def _row_axis(trial: _Trial, whole: tuple[int, ...], n: int) -> int:
     """Some models refuse some lengths: several are tried."""
     m, fewer, memory = n, whole, trial.plan.expects == "all"
@@ -556,7 +544,6 @@ def _row_axis(trial: _Trial, whole: tuple[int, ...], n: int) -> int:
     return fits[0]
 
 
-# auditing: The tool, piece by piece
 def _apart(a: Tensor, b: Tensor) -> Tensor:
     """(batch, row): the largest change in each row; equal infinities and equal NaN
     do not count, a new NaN counts without bound.
@@ -584,7 +571,6 @@ def _scale(y: Tensor) -> float:
     return float(finite.abs().max()) if len(finite) else 0.0
 
 
-# auditing: The tool, piece by piece
 class _Precision(TorchDispatchMode):
     """Notes the coarsest floating-point type into which finer numbers are rounded."""
 
@@ -605,7 +591,6 @@ class _Precision(TorchDispatchMode):
         return output
 
 
-# auditing: The tool, piece by piece
 def _measure(trial: _Trial, n: int) -> list[str]:
     """Sets what counts as noise in this setting; returns what stands in the way of a
     verdict.
@@ -639,7 +624,6 @@ def _measure(trial: _Trial, n: int) -> list[str]:
     return problems
 
 
-# auditing: The tool, piece by piece
 def _noise(trial: _Trial, x: Tensor, y: Tensor) -> float:
     """What is surely noise, as a part of the largest output. (T-audit-noise)"""
     scale = _scale(y) or 1.0
@@ -649,7 +633,6 @@ def _noise(trial: _Trial, x: Tensor, y: Tensor) -> float:
     return max(min(rounding, 2**16 * trial.eps), 64 * trial.eps)
 
 
-# auditing: The tool, piece by piece
 @contextlib.contextmanager
 def _moved(trial: _Trial, x: Tensor) -> Iterator[Tensor]:
     """Inside, each weight and each number of the input is moved by one unit in its
@@ -684,7 +667,6 @@ def _shaken(trial: _Trial, x: Tensor, y: Tensor) -> float:
         return float(_apart(trial.rows(other), y).max())
 
 
-# auditing: The tool, piece by piece
 def _takes_mask(trial: _Trial, n: int) -> bool:
     """Can padding be tried at n rows?"""
     name = trial.inputs.mask
@@ -714,7 +696,6 @@ def _repadded(trial: _Trial, x: Tensor) -> float:
     return float(_apart(*pair[:2]).max()) if pair else 0.0
 
 
-# auditing: The tool, piece by piece
 def _fresh(trial: _Trial, x: Tensor, kind: int, draw: torch.Generator) -> Tensor:
     """Rows to put in the place of others: of the same kind, but different."""
     if trial.inputs.tokens:
@@ -741,7 +722,6 @@ def _spread(places: Sequence[int], most: int) -> list[int]:
     return [places[round(k)] for k in np.linspace(0, len(places) - 1, most)]
 
 
-# auditing: The tool, piece by piece
 def _changes(
     trial: _Trial, x: Tensor, others: Iterable[Tensor], **extra: Any
 ) -> Iterator[Float[np.ndarray, " n"]]:
@@ -759,7 +739,6 @@ def _changes(
         yield from gaps.cpu().numpy()
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Found:
     """A witness of a fault: the sequence x, the other one, and the row that changed,
@@ -808,7 +787,6 @@ class _Finds:
         return at[min(fit, key=lambda n: (n < 6, n if n >= 6 else -n))]
 
 
-# auditing: The tool, piece by piece
 def _replaced(trial: _Trial, n: int, found: _Finds) -> None:
     """Replace the rows after each cut: rows up to it must stay."""
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
@@ -824,7 +802,6 @@ def _replaced(trial: _Trial, n: int, found: _Finds) -> None:
             found.add("future", "replaced rows", n, witness)
 
 
-# auditing: The tool, piece by piece
 def _removed(trial: _Trial, n: int, found: _Finds) -> None:
     """Remove the rows from m on: the rows that are left must stay."""
     x = trial.first(n)
@@ -852,7 +829,6 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
-# auditing: The tool, piece by piece
 @contextlib.contextmanager
 def _leaves(trial: _Trial, x: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
     """The sequences, and the tensors to take derivatives by: the sequences
@@ -888,7 +864,6 @@ def _leaves(trial: _Trial, x: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
             handle.remove()
 
 
-# auditing: The tool, piece by piece
 def _gradients(
     trial: _Trial, x: Tensor, rows: Sequence[int], forms: Tensor
 ) -> Tensor | None:
@@ -921,7 +896,6 @@ def _gradients(
     return torch.cat(found)
 
 
-# auditing: The tool, piece by piece
 def _pattern(
     trial: _Trial, n: int, rows: Sequence[int]
 ) -> tuple[Tensor, Tensor] | None:
@@ -948,7 +922,6 @@ def _pattern(
     return size / top, sure
 
 
-# auditing: The tool, piece by piece
 def _true_derivatives(
     trial: _Trial,
     x: Tensor,
@@ -968,7 +941,6 @@ def _true_derivatives(
     return doubtful
 
 
-# auditing: The tool, piece by piece
 def _derivatives(trial: _Trial, n: int, found: _Finds) -> str | None:
     """Rows must have derivative 0 by later rows."""
     pattern = _pattern(trial, n, range(n))
@@ -998,7 +970,6 @@ def _single(
     return np.where(most > trial.tolerance, most, 0)
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Call:
     """One call of a module: what went in and what came out, copied."""
@@ -1030,7 +1001,6 @@ def _mapped(thing: Any, change: Callable[[Tensor], Any]) -> Any:
     return thing
 
 
-# auditing: The tool, piece by piece
 def _trace(trial: _Trial, x: Tensor, **extra: Any) -> list[_Call]:
     """Every call of a module, in the order in which they return; the whole comes last."""
     calls, waiting, hooks = [], [], []
@@ -1062,7 +1032,6 @@ def _trace(trial: _Trial, x: Tensor, **extra: Any) -> list[_Call]:
     return [*calls, _Call("", trial.model, [x], {}, [y], [(1,), (1,)])]
 
 
-# auditing: The tool, piece by piece
 def _mark_rows(
     calls: Sequence[_Call], fewer: Sequence[_Call], n: int, m: int
 ) -> None:
@@ -1096,7 +1065,6 @@ def _differ(
     return gap > 2**6 * eps * _scale(a)
 
 
-# auditing: The tool, piece by piece
 def _compare(
     calls: Sequence[_Call], others: Sequence[_Call], here: Tensor, there: Tensor
 ) -> Callable[[int], list[bool]]:
@@ -1133,7 +1101,6 @@ def _blame(
     return None, pooled
 
 
-# auditing: The tool, piece by piece
 def _hears(
     trial: _Trial, found: _Found
 ) -> tuple[list[_Call], Callable[[int], list[bool]]]:
@@ -1165,7 +1132,6 @@ def _hears(
     ]
 
 
-# auditing: The tool, piece by piece
 def _explains(
     trial: _Trial, calls: Sequence[_Call], index: int, found: _Found, keep: Tensor
 ) -> bool:
@@ -1191,7 +1157,6 @@ def _explains(
     )
 
 
-# auditing: The tool, piece by piece
 def _culprit(
     trial: _Trial, fault: str, found: _Found
 ) -> tuple[list[_Call], int | None]:
@@ -1219,7 +1184,6 @@ def _culprit(
     return calls, index
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Local:
     """How the culprit's output rows hear its input rows, by itself: experiments on
@@ -1256,7 +1220,6 @@ def _replay(
     return y.movedim(axis, 0).reshape(y.shape[axis], -1)
 
 
-# auditing: The tool, piece by piece
 def _examine(trial: _Trial, call: _Call, n: int) -> _Local | None:
     """Replace, permute and compare rows at the culprit's own input."""
     draw, vocab = torch.Generator().manual_seed(5), trial.plan.vocab_size
@@ -1294,7 +1257,6 @@ def _examine(trial: _Trial, call: _Call, n: int) -> _Local | None:
     )
 
 
-# auditing: The tool, piece by piece
 def _compared(
     y: Tensor, other: Tensor, turned: Tensor, given: Tensor, floor: float
 ) -> tuple[bool, bool, bool, bool]:
@@ -1315,7 +1277,6 @@ def _compared(
     )
 
 
-# auditing: The tool, piece by piece
 _BY_CLASS = {
     "BatchNorm": "batch statistics: mean and variance are taken over all rows and sequences",
     "InstanceNorm": "normalization over the sequence axis",
@@ -1350,7 +1311,6 @@ def _is_attention(module: Any) -> bool:
     return any(word in words for word in signs)
 
 
-# auditing: The tool, piece by piece
 def _cause(call: _Call, local: _Local | None, fault: str, derivable: bool) -> str:
     """A guess at the cause, from the culprit's class and from how its rows hear each
     other.
@@ -1376,7 +1336,6 @@ def _cause(call: _Call, local: _Local | None, fault: str, derivable: bool) -> st
     )
 
 
-# auditing: The tool, piece by piece
 def _cause_near(
     call: _Call, local: _Local, later: Int[np.ndarray, "m 2"], attends: bool
 ) -> str:
@@ -1414,7 +1373,6 @@ def _cause_by_shape(local: _Local, later: Int[np.ndarray, "m 2"]) -> str:
     return ""
 
 
-# auditing: The tool, piece by piece
 def _cause_far(
     local: _Local, later: Int[np.ndarray, "m 2"], attends: bool, derivable: bool
 ) -> str:
@@ -1440,7 +1398,6 @@ def _cause_far(
     return f"later rows are heard{some or ', every one'}{order}"
 
 
-# auditing: The tool, piece by piece
 def _others_in_batch(trial: _Trial, n: int, found: _Finds) -> None:
     """A sequence among others, and at another place, must give what it gives alone
     and among copies of itself.
@@ -1464,7 +1421,6 @@ def _others_in_batch(trial: _Trial, n: int, found: _Finds) -> None:
             trial.plan.batch = trial.plan.batch_grad = 1
 
 
-# auditing: The tool, piece by piece
 def _padded(trial: _Trial, n: int, found: _Finds) -> None:
     """With a third of the rows masked, on the right and on the left, beside a full
     sequence: no row hears later rows or padding; and masked rows on the right may as
@@ -1482,7 +1438,6 @@ def _padded(trial: _Trial, n: int, found: _Finds) -> None:
         _padded_side(trial, n, found, side, keep, fresh)
 
 
-# auditing: The tool, piece by piece
 def _padded_side(
     trial: _Trial, n: int, found: _Finds, side: str, keep: range, fresh: Tensor
 ) -> None:
@@ -1518,7 +1473,6 @@ def _padded_side(
                 found.add(fault, f"{side}-padded batch", n, witness)
 
 
-# auditing: The tool, piece by piece
 def _cached(trial: _Trial, n: int, found: _Finds) -> None:
     """Row by row, and in chunks, with what the model keeps: each row must be that of
     the whole pass.
@@ -1542,7 +1496,6 @@ def _cached(trial: _Trial, n: int, found: _Finds) -> None:
             found.add("cache", way, n, _Found(gap[i], rows[i], rows[i], x, x))
 
 
-# auditing: The tool, piece by piece
 def _stepwise(
     trial: _Trial, x: Tensor, sizes: Sequence[int], mask: Mapping[str, Tensor]
 ) -> Tensor:
@@ -1576,7 +1529,6 @@ def _takes(model: Any, name: str) -> bool:
     return signature is not None and name in signature.parameters
 
 
-# auditing: The tool, piece by piece
 def _blind(trial: _Trial, n: int, found: _Finds) -> None:
     """Rows that do not hear what they should, and rows that hear what lies beyond
     `max_lookback`.
@@ -1612,7 +1564,6 @@ def _blind(trial: _Trial, n: int, found: _Finds) -> None:
         found.add("far", "single rows", n, witness)
 
 
-# auditing: The tool, piece by piece
 def _pair(trial: _Trial, found: _Found) -> int:
     """Of the replaced rows, the one that the row hears most."""
     x, other, source = found.x, found.other, found.source
@@ -1660,7 +1611,6 @@ def _back_end(modules: Mapping[str, nn.Module], name: str | None) -> Iterator[No
             vars(config).update(saved)
 
 
-# auditing: The tool, piece by piece
 def _explore(trial: _Trial, found: _Finds) -> None:
     """All experiments in one setting."""
     lengths = trial.plan.lengths
@@ -1682,7 +1632,6 @@ def _explore(trial: _Trial, found: _Finds) -> None:
         _blind(trial, lengths[-1], found)
 
 
-# auditing: The tool, piece by piece
 def _at_length(trial: _Trial, n: int, found: _Finds) -> None:
     """The experiments at one length."""
     plan, evaluating = trial.plan, trial.name.startswith("eval")
@@ -1718,7 +1667,6 @@ def _tried(
         found.problems.append(f"{words}: {_said(error)}")
 
 
-# auditing: The tool, piece by piece
 def _batch_sizes(trial: _Trial) -> tuple[int, int]:
     """As many sequences at a time as keep within the memory, without derivatives and
     with them.
@@ -1739,7 +1687,6 @@ def _batch_sizes(trial: _Trial) -> tuple[int, int]:
     return plain, grad
 
 
-# auditing: The tool, piece by piece
 def _cast(
     thing: Any, dtype: torch.dtype, seen: dict[int, Tensor] | None = None
 ) -> Any:
@@ -1782,7 +1729,6 @@ def _vocabulary(
     return sizes[0] if sizes else max(2, int(inputs.x.max()) + 1)
 
 
-# auditing: The tool, piece by piece
 @dataclass
 class _Auditor:
     """Runs the settings one after the other and collects what they find."""
@@ -1830,7 +1776,6 @@ def _run(auditor: _Auditor, mode: str, end: str | None, dtype: torch.dtype) -> N
     _record(auditor, trial, found)
 
 
-# auditing: The tool, piece by piece
 _FEW = 8
 
 
@@ -1863,7 +1808,6 @@ def _expected(auditor: _Auditor, settings: Sequence[tuple[Any, ...]]) -> int:
     return total
 
 
-# auditing: The tool, piece by piece
 def _failed(
     auditor: _Auditor,
     name: str,
@@ -1892,7 +1836,6 @@ def _failed(
         auditor.problems.append((name, f"raises {raised}"))
 
 
-# auditing: The tool, piece by piece
 def _record(auditor: _Auditor, trial: _Trial, found: _Finds) -> None:
     """What one setting found and tried, for the report."""
     auditor.ran, auditor.decided = True, auditor.decided and trial.decided
@@ -1910,7 +1853,6 @@ def _record(auditor: _Auditor, trial: _Trial, found: _Finds) -> None:
         auditor.effects, auditor.tolerance = found.effects, trial.tolerance
 
 
-# auditing: The tool, piece by piece
 _SHADOWS = {
     "length": ("future",),
     "padding": ("future",),
@@ -1949,7 +1891,6 @@ def _conclude(trial: _Trial, found: _Finds, earlier: Sequence[Leak]) -> list[Lea
     return leaks
 
 
-# auditing: The tool, piece by piece
 def _named(
     trial: _Trial,
     fault: str,
@@ -1977,7 +1918,6 @@ def _name_of(model: Any) -> str:
     return own or type(model).__name__
 
 
-# auditing: The tool, piece by piece
 def _report(auditor: _Auditor) -> Report:
     """All settings together: the same fault in the same module stands once."""
     groups: dict[tuple[Any, ...], list[Leak]] = {}
@@ -2011,7 +1951,6 @@ def _joined(group: Sequence[Leak]) -> Leak:
     )
 
 
-# auditing: The tool, piece by piece
 def _check_options(
     model: Any, modes: Sequence[str], options: Mapping[str, Any]
 ) -> None:
@@ -2028,7 +1967,6 @@ def _check_options(
     expects_positive(memory=options["memory"])
 
 
-# auditing: The tool, piece by piece
 def _check_inputs(
     example: _Inputs,
     modules: Mapping[str, nn.Module],
@@ -2055,7 +1993,6 @@ def _check_inputs(
         expects(isinstance(m, int) and 1 <= m <= n, "lengths", m, wants)
 
 
-# auditing: The tool, piece by piece
 def _settle(
     model: Callable[..., Any], inputs: Any, axis: int | None, options: dict[str, Any]
 ) -> tuple[_Auditor, Sequence[str]]:
@@ -2078,7 +2015,6 @@ def _settle(
     ]
 
 
-# auditing: The tool, piece by piece
 def audit(
     model: Callable[..., Any],
     inputs: Any,
@@ -2142,7 +2078,6 @@ def audit(
     return _report(auditor)
 
 
-# auditing: The tool, piece by piece
 def assert_autoregressive(
     model: Callable[..., Any], inputs: Any, **options: Any
 ) -> None:

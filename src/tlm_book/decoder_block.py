@@ -22,7 +22,9 @@ __all__ = [
 ]
 
 
-# decoder_block: The block in torch
+# --- The block in torch
+
+
 class DecoderBlock(nn.Module):
     """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), from (…, n, d_model) to the same shape.
     (W-db-def)
@@ -104,7 +106,9 @@ class DecoderBlock(nn.Module):
         return {name: layer.spec_weights() for name, layer in layers.items()}
 
 
-# decoder_block: The proof, printed
+# --- The proof, printed
+
+
 def _is_identity(module: nn.Module) -> bool:
     silent_dropout = type(module) is nn.Dropout and (
         module.p == 0 or not module.training

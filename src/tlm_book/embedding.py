@@ -26,7 +26,9 @@ __all__ = [
 ]
 
 
-# embedding: The layer in torch
+# --- The layer in torch
+
+
 class Embedding(nn.Module):
     """Em: each token becomes its row of a trainable table, times `scale` (1, or √d
     where a model wants it). (W-embedding-def, M-embed)
@@ -68,7 +70,9 @@ def _embedding(module: Embedding) -> Derivation:
     return primitive("Em", derive(module.table).kind, "row look-up")
 
 
-# embedding: Training in torch
+# --- Training in torch
+
+
 def words(text: str) -> list[str]:
     """The words of a text, in small letters: runs of letters, all else left out.
 
@@ -83,7 +87,6 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", text.lower())
 
 
-# embedding: Training in torch
 def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs 2"]:
     """All (tokens[i], tokens[j]) with 0 < |i − j| ≤ window, sorted by j − i.
     (T-skip-gram-pairs)
@@ -116,7 +119,6 @@ def sgns_loss(
     return F.softplus(-(e * c).sum(-1)) + F.softplus(drawn).sum(-1)
 
 
-# embedding: Training in torch
 @dataclass(frozen=True)
 class SkipGram:
     """Settings of `word_vectors`. (T-sgns-loss, T-subsampling)
@@ -158,7 +160,6 @@ class SkipGram:
         expects(tau is None or tau > 0, "subsample", tau, wants)
 
 
-# embedding: Training in torch
 @dataclass(frozen=True, eq=False)
 class WordVectors:
     """What `word_vectors` found: word number v has the vectors centre[v] (row of E)
@@ -200,7 +201,6 @@ class WordVectors:
         return scores.log_softmax(dim=1)
 
 
-# embedding: Training in torch
 def _train(
     tokens: list[Tensor], keep: Tensor, noise: Tensor, s: SkipGram, progress: bool
 ) -> tuple[Tensor, Tensor]:
@@ -228,7 +228,6 @@ def _train(
     return E.detach(), C.detach()
 
 
-# embedding: Training in torch
 def word_vectors(
     texts: Iterable[str], settings: SkipGram = SkipGram(), *, progress: bool = False
 ) -> WordVectors:

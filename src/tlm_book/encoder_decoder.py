@@ -46,7 +46,9 @@ __all__ = [
 ]
 
 
-# encoder_decoder: The model in torch
+# --- The model in torch
+
+
 @dataclass(frozen=True)
 class EncoderDecoderConfig(Settings):
     """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
@@ -100,7 +102,6 @@ class EncoderDecoderConfig(Settings):
         return cls(**dataclasses.asdict(Config.vaswani(vocab_size)) | changes)
 
 
-# encoder_decoder: The model in torch
 class _Block(nn.Module):
     """What both blocks have in common: self-attention, feed-forward layer, the place
     of the normalization."""
@@ -167,7 +168,6 @@ class EncoderBlock(_Block):
         return self._thinks(x)
 
 
-# encoder_decoder: The model in torch
 # of any number of rows, which the axis _ leaves open
 KeysValues = tuple[Float[Tensor, "*batch h _ k"], Float[Tensor, "*batch h _ v"]]
 
@@ -248,7 +248,6 @@ class CrossBlock(_Block):
         }
 
 
-# encoder_decoder: The model in torch
 class State(NamedTuple):
     """What is remembered while a target is written: for each block the keys and values
     of the memory and of the target so far; which source tokens are visible; how many
@@ -272,7 +271,6 @@ class State(NamedTuple):
         return State(pick(self.memory), pick(self.past), visible, self.length)
 
 
-# encoder_decoder: The model in torch
 class EncoderDecoder(nn.Module):
     """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
@@ -465,7 +463,9 @@ class EncoderDecoder(nn.Module):
         }
 
 
-# encoder_decoder: The proof, derived
+# --- The proof, derived
+
+
 @derives(CrossBlock)
 def _cross_block(module: CrossBlock) -> Derivation:
     attention, cross = module.self_attention, module.cross_attention

@@ -19,7 +19,9 @@ __all__ = [
 ]
 
 
-# feed_forward: The layer in torch
+# --- The layer in torch
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -61,7 +63,6 @@ class FeedForward(nn.Module):
         return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
 
 
-# feed_forward: The layer in torch
 class MLP(nn.Module):
     """z⁽ᴸ⁾ of a layered network, for every row: affine maps with bends between them.
     (B-mlp-preact, B-mlp-function)
@@ -95,7 +96,6 @@ class MLP(nn.Module):
         return z
 
 
-# feed_forward: The layer in torch
 @derives(FeedForward)
 def _feed_forward(module: FeedForward) -> Derivation:
     activation = primitive(module.activation, Kind.ROWWISE, "entry by entry")

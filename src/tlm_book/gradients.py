@@ -15,7 +15,9 @@ __all__ = [
 ]
 
 
-# gradients: Almost every point
+# --- Almost every point
+
+
 def directional_derivatives(
     model: nn.Module, loss: Callable[[], Tensor], seed: int = 0, h: float = 1e-6
 ) -> tuple[float, float]:

@@ -56,7 +56,9 @@ __all__ = [
 ]
 
 
-# heads: A model that reads rhymes
+# --- A model that reads rhymes
+
+
 NOUNS = (
     "bell boat bread candle cat clock cloud crow drum egg fiddle fox garden goat hat "
     "hen horse jar kettle key ladder lamp lantern leaf map mill moon mouse needle "
@@ -83,7 +85,6 @@ WORDS = NOUNS + PLACES + KINDS + FIRST + LAST
 OTHERS = "a To From the went to with sang Where is In said took".split()
 
 
-# heads: A model that reads rhymes
 def charm(rng: np.random.Generator) -> str:
     """3 to 24 random words, said 2 to 4 times.
 
@@ -142,7 +143,6 @@ def rhymes(n: int, seed: int) -> list[str]:
     ]
 
 
-# heads: A model that reads rhymes
 def rhyme_tokenizer() -> Tokenizer:
     """A tokenizer for which each word of `rhymes` is one token.
 
@@ -169,7 +169,6 @@ def new_rhyme_model(vocab_size: int) -> TransformerLM:
     return model
 
 
-# heads: A model that reads rhymes
 def train_rhymes(
     out: str | os.PathLike[str],
     *,
@@ -220,7 +219,9 @@ def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
         return load(folder, device)
 
 
-# heads: Three scores
+# --- Three scores
+
+
 def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*heads"]:
     """The mean of A[i, i−1] over i = 1, …, n−1, for each head. (T-head-scores)
 
@@ -273,7 +274,6 @@ def induction_score(
     return _weight_on(F.pad(earlier[:, :-1], (1, 0)), A)  # one column to the right
 
 
-# heads: Three scores
 def word_tokens(tokenizer: Tokenizer) -> Int[Tensor, "w"]:
     """The tokens of the words of `rhymes`, each with the space before it.
 
@@ -326,7 +326,9 @@ def head_scores(
     return {name: torch.stack(of_texts).mean(0) for name, of_texts in scores.items()}
 
 
-# heads: Without a head
+# --- Without a head
+
+
 @torch.no_grad()
 def knock_out(
     model: TransformerLM,
@@ -393,7 +395,9 @@ def mean_rows(
     return torch.stack(means).unflatten(-1, (model.config.n_heads, -1))
 
 
-# heads: A head as two tables of words
+# --- A head as two tables of words
+
+
 def head_matrices(
     model: TransformerLM, layer: int, head: int
 ) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:

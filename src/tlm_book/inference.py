@@ -52,7 +52,9 @@ __all__ = [
 ]
 
 
-# inference: The implementation
+# --- The implementation
+
+
 def window(
     tokens: Int[Tensor, "*batch n"], max_len: int, start: int | None
 ) -> Int[Tensor, "*batch m"]:
@@ -114,7 +116,6 @@ def last_scores(
     return z
 
 
-# inference: The implementation
 Rows = Callable[[Float[Tensor, "rows a"]], Float[Tensor, "rows b"]]
 
 
@@ -158,7 +159,6 @@ def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
     return _product(qkv)
 
 
-# inference: The implementation
 class _Block:
     """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the
     heads see.
@@ -196,7 +196,6 @@ class _Block:
         return self.down(self.activation(self.up(x)))
 
 
-# inference: The implementation
 class Place(NamedTuple):
     """Where a step stands: it writes column `columns` of each of the `rows` (one for
     each text and head) and looks at the first n columns, less the hidden ones.
@@ -273,7 +272,6 @@ class Cache:
         return Place(rows, columns, n, (j > columns[:, None])[:, None])
 
 
-# inference: The implementation
 def _expects_model(model: TransformerLM) -> None:
     right, got = isinstance(model, TransformerLM), type(model).__name__
     expects(right, "model", got, "a TransformerLM", TypeError)
@@ -308,7 +306,6 @@ class _Layers:
         return x
 
 
-# inference: The implementation
 class Decoder(_Layers):
     """A model that goes on reading where it stopped, with keys and values kept.
     (T-cache)
@@ -382,7 +379,9 @@ class Decoder(_Layers):
         self.lengths = [self.lengths[b] for b in texts.tolist()]
 
 
-# inference: Drawing and writing
+# --- Drawing and writing
+
+
 def quantiles(
     p: Float[Tensor, "*batch V"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
@@ -420,7 +419,6 @@ def cut_tail(
     return p / p.sum(-1, keepdim=True)
 
 
-# inference: Drawing and writing
 @dataclass(frozen=True)
 class Sampler:
     """How the next token is chosen, in this order. (T-choices)
@@ -495,7 +493,6 @@ class Sampler:
         return quantiles(self.distribution(z, seen), u.to(z.device))
 
 
-# inference: Drawing and writing
 def _written(
     model: TransformerLM,
     texts: Sequence[Int[Tensor, "_"]],
@@ -533,7 +530,6 @@ def _written(
             return
 
 
-# inference: Drawing and writing
 def _expects_writing(
     model: TransformerLM,
     texts: Sequence[Int[Tensor, "_"]],
@@ -575,7 +571,6 @@ def _expects_writing(
     return list(ends)
 
 
-# inference: Drawing and writing
 Texts = Int[Tensor, "*batch n"] | Sequence[Int[Tensor, "_"]]
 
 
@@ -632,7 +627,6 @@ def generate(
     return [torch.cat((x, row[:end])) for x, row, end in zip(texts, added, ends)]
 
 
-# inference: Drawing and writing
 def stream(
     model: TransformerLM,
     tokens: Int[Tensor, "n"],
@@ -667,7 +661,9 @@ def stream(
     return (int(token) for token in new)
 
 
-# inference: What a token costs
+# --- What a token costs
+
+
 def step_flops(config: Config, n: int) -> int:
     """F(n) = L(8dw + 4df + 4nw) + 2dV: operations of a step that looks at n rows.
     (T-step-cost) ValueError for n below 1.
@@ -684,7 +680,9 @@ def step_flops(config: Config, n: int) -> int:
     return c.n_layers * block + 2 * c.d_model * c.vocab_size
 
 
-# inference: Several beginnings at once
+# --- Several beginnings at once
+
+
 class Hypothesis(NamedTuple):
     """A continuation, the logarithm of its probability, and its value.
 
@@ -761,7 +759,9 @@ def beam_search(
     ]
 
 
-# inference: From text to text
+# --- From text to text
+
+
 def _characters(tokenizer: Tokenizer, tokens: Iterator[int]) -> Iterator[str]:
     """The text of the tokens, in pieces of whole characters. (T-stream)"""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 
-# loss: In torch
+# --- In torch
+
+
 def shift(
     tokens: Int[Tensor, "*batch n"], start: int = 0
 ) -> Int[Tensor, "*batch n"]:
@@ -50,7 +52,6 @@ def shift(
     return torch.cat((first, tokens[..., :-1]), dim=-1)
 
 
-# loss: In torch
 def _expects_same_shape(
     argument: str, tensor: Tensor, shape: tuple[int, ...]
 ) -> None:
@@ -86,7 +87,6 @@ def token_log_probs(
     ).view(tokens.shape)
 
 
-# loss: In torch
 def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
     """The factor of each −y in the loss (the table of T-token-shares)."""
     _expects_same_shape("weights", w, shape)
@@ -132,7 +132,9 @@ def weighted_loss(
     return -(_shares(w, tuple(y.shape), reduction) * y).sum()
 
 
-# loss: A large vocabulary: the loss in chunks
+# --- A large vocabulary: the loss in chunks
+
+
 class _ChunkedLoss(torch.autograd.Function):
     """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is taken chunk by chunk on
     the way forward.
@@ -196,7 +198,6 @@ def _add_product(total: Tensor, A: Tensor, B: Tensor) -> None:
         total += A @ B
 
 
-# loss: A large vocabulary: the loss in chunks
 def chunked_loss(
     hidden: Float[Tensor, "*batch n d"],
     weight: Float[Tensor, "V d"],

@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 
-# multi_head: The implementation
+# --- The implementation
+
+
 def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
     """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the
     inverse of `split_heads`.
@@ -63,7 +65,6 @@ def split_heads(
     return weight.unflatten(0, (3, n_heads, -1)).mT
 
 
-# multi_head: The implementation
 class MultiHeadAttention(nn.Module):
     """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, all heads in one pass. (W-mh-def)
 
@@ -152,7 +153,9 @@ class MultiHeadAttention(nn.Module):
         }
 
 
-# multi_head: Two sequences
+# --- Two sequences
+
+
 class CrossAttention(nn.Module):
     """[head_0, …, head_{h−1}] W_O + 1b_O: queries from x, keys and values from memory.
     (A-def-4.2, T-padding)
@@ -270,7 +273,9 @@ class CrossAttention(nn.Module):
         }
 
 
-# multi_head: The proof, derived
+# --- The proof, derived
+
+
 def _listed(name: str, h: int) -> str:
     names = [f"{name}{i}" for i in range(h)]
     return ", ".join(names if h < 4 else [names[0], "…", names[-1]])

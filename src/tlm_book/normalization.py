@@ -17,7 +17,9 @@ __all__ = [
 ]
 
 
-# normalization: The layer in torch
+# --- The layer in torch
+
+
 class Normalization(nn.Module):
     """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def,
     W-norm-layer)
@@ -78,7 +80,6 @@ class Normalization(nn.Module):
         }
 
 
-# normalization: The layer in torch
 @derives(Normalization)
 def _normalization(module: Normalization) -> Derivation:
     return primitive("N", Kind.ROWWISE, "one map for all rows")

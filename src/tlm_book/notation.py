@@ -17,7 +17,9 @@ __all__ = [
 ]
 
 
-# notation: One layer, five layouts
+# --- One layer, five layouts
+
+
 LAYOUTS = {  # names of queries, keys, values; name of the output; transposed?
     "tlm_book": (("qkv.",), "out.", True),
     "cross": (("query.", "key.", "value."), "out.", True),
@@ -47,7 +49,6 @@ def _expects_heads(weights: Mapping[str, Tensor]) -> None:
             _expects_exactly(name, weights[name], shape)
 
 
-# notation: One layer, five layouts
 def to_layout(
     weights: Mapping[str, Float[Tensor, "..."]], layout: str
 ) -> dict[str, Float[Tensor, "..."]]:
@@ -78,7 +79,6 @@ def to_layout(
     } | {f"{name}bias": row for name, row in rows.items()}
 
 
-# notation: One layer, five layouts
 def from_layout(
     state: Mapping[str, Float[Tensor, "..."]], n_heads: int, layout: str
 ) -> dict[str, Float[Tensor, "..."]]:
@@ -132,7 +132,6 @@ def from_layout(
     return {name: W.contiguous() for name, W in weights.items()}
 
 
-# notation: One layer, five layouts
 def to_columns(
     weights: Mapping[str, Float[Tensor, "..."]],
 ) -> dict[str, Float[Tensor, "_ _ _"]]:

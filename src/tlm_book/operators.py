@@ -33,7 +33,9 @@ __all__ = [
 ]
 
 
-# operators: The mask in torch
+# --- The mask in torch
+
+
 def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n m"]:
     """◺A on the last two axes: −∞ above the diagonal. (W-mask-op-def)
 
@@ -59,7 +61,9 @@ def masked_softmax(
     return causal_mask(scores).softmax(-1)
 
 
-# operators: Derivations
+# --- Derivations
+
+
 class Kind(Enum):
     """What is known of an operator. The two patterns are notions of their own: no
     operators of fixed width.
@@ -87,7 +91,6 @@ MEANS: dict[Kind, frozenset[Kind]] = {
 }
 
 
-# operators: Derivations
 @dataclass(frozen=True)
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
@@ -139,7 +142,6 @@ class Derivation:
         return _draw_tree(self.lines(), ax)
 
 
-# operators: Derivations
 _Lines = list[tuple[int, int, Derivation]]
 
 
@@ -162,7 +164,6 @@ def _tree_text(lines: _Lines) -> str:
     return "\n".join(reversed(text))
 
 
-# operators: Derivations
 def _draw_tree(lines: _Lines, ax: Any) -> Any:
     import matplotlib.pyplot as plt
 
@@ -207,7 +208,6 @@ def _draw_tree(lines: _Lines, ax: Any) -> Any:
     return ax
 
 
-# operators: Derivations
 def primitive(subject: str, kind: Kind, reason: str) -> Derivation:
     """A declared fact, with the reason why it holds.
 
@@ -238,7 +238,6 @@ def weakest(premises: tuple[Derivation, ...]) -> Kind:
     return next(kind for kind, means in MEANS.items() if means == shared)
 
 
-# operators: Derivations
 def compose(subject: str, *premises: Derivation) -> Derivation:
     """Composition, premises in the order in which they are applied.
     (W-composition-claim)
@@ -272,7 +271,6 @@ def residual(subject: str, premise: Derivation) -> Derivation:
     return Derivation(subject, weakest((premise,)), "residual", (premise,))
 
 
-# operators: Derivations
 def pattern(
     subject: str, queries: Derivation, keys: Derivation, causal: bool = True
 ) -> Derivation:
@@ -312,7 +310,9 @@ def product(subject: str, weights: Derivation, values: Derivation) -> Derivation
     return Derivation(subject, kind, "product", (weights, values))
 
 
-# operators: Derivations of torch models
+# --- Derivations of torch models
+
+
 _Rule = Callable[[Any], Derivation]  # of modules of one type
 _R = TypeVar("_R", bound=_Rule)
 _RULES: dict[type[nn.Module], _Rule] = {}
@@ -344,7 +344,6 @@ def derives(module_type: type[nn.Module]) -> Callable[[_R], _R]:
     return register
 
 
-# operators: Derivations of torch models
 def _why_touched(module: nn.Module) -> str:
     """Why this module may not do what its type says, or ""."""
     own, everywhere = module._forward_hooks, nn.modules.module._global_forward_hooks
@@ -392,7 +391,6 @@ def derive(module: nn.Module) -> Derivation:
     return proof
 
 
-# operators: Derivations of torch models
 @derives(nn.Linear)
 @derives(nn.modules.linear.NonDynamicallyQuantizableLinear)  # attention's last layer
 def _linear(module: nn.Linear) -> Derivation:
@@ -418,7 +416,6 @@ def _identity(module: nn.Identity) -> Derivation:
     return primitive("Identity", Kind.ROWWISE, "identity")
 
 
-# operators: Derivations of torch models
 def _entry_by_entry(module: nn.Module) -> Derivation:
     name = type(module).__name__
     if getattr(module, "inplace", False):
@@ -444,7 +441,6 @@ def _along_an_axis(module: nn.Module) -> Derivation:
     return primitive(name, Kind.ROWWISE, "one map for all rows")
 
 
-# operators: Derivations of torch models
 @derives(nn.Dropout)
 def _dropout(module: nn.Dropout) -> Derivation:
     if module.training and module.p > 0:
@@ -472,7 +468,9 @@ def _sequential(module: nn.Sequential) -> Derivation:
     return compose("Sequential", *(derive(child) for child in module))
 
 
-# operators: Attention in torch, and its mask
+# --- Attention in torch, and its mask
+
+
 _MASK_ARGUMENT: dict[type[nn.Module], str] = {
     nn.MultiheadAttention: "attn_mask",
     nn.TransformerEncoderLayer: "src_mask",
@@ -518,7 +516,6 @@ class Causal(nn.Module):
         return self.module(x, *memory, **{name: mask})
 
 
-# operators: Attention in torch, and its mask
 _WITH_MASK: dict[type[nn.Module], _Rule] = {}
 
 
@@ -567,7 +564,6 @@ def _attention(module: nn.MultiheadAttention, causal: bool) -> Derivation:
     return compose(name, heads, derive(module.out_proj))
 
 
-# operators: Attention in torch, and its mask
 _ENTRYWISE: tuple[object, ...] = (F.relu, F.gelu, F.silu, F.mish)
 _ENTRYWISE += (torch.relu, torch.tanh, torch.sigmoid)
 
@@ -610,7 +606,6 @@ def _cross(module: nn.Module) -> Derivation:
     return primitive("cross-attention", Kind.ROWWISE, "one map for a fixed memory")
 
 
-# operators: Attention in torch, and its mask
 @_with_and_without_mask(nn.TransformerEncoderLayer)
 @_with_and_without_mask(nn.TransformerDecoderLayer)
 def _layer(m: Any, causal: bool) -> Derivation:
@@ -649,7 +644,9 @@ def _stack(module: Any, causal: bool) -> Derivation:
     return compose(type(module).__name__, *steps)
 
 
-# operators: What a derivation does not see
+# --- What a derivation does not see
+
+
 def __getattr__(name: str) -> object:
     """`audit` and `assert_autoregressive`, from the next chapter, on first use.
 

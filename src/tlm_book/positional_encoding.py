@@ -26,7 +26,9 @@ __all__ = [
 ]
 
 
-# positional_encoding: The layer in torch
+# --- The layer in torch
+
+
 def sinusoidal_table(
     max_len: int, d_model: int, start: int = 1, base: float = 10000.0
 ) -> Float[Tensor, "M d"]:
@@ -54,7 +56,6 @@ def sinusoidal_table(
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
 
 
-# positional_encoding: The layer in torch
 class PositionalEncoding(nn.Module):
     """PE(X) = X + P[:n]. (W-pe-layer-def)
 
@@ -117,7 +118,9 @@ class PositionalEncoding(nn.Module):
         return {"P": self.table.detach().double().cpu().numpy()}
 
 
-# positional_encoding: The two network forms
+# --- The two network forms
+
+
 class PositionalNetwork(nn.Module):
     """Content and place blended by a ReLU network of width d_hidden.
 
@@ -174,7 +177,9 @@ class PositionalNetwork(nn.Module):
         }
 
 
-# positional_encoding: What derivations may use
+# --- What derivations may use
+
+
 @derives(PositionalEncoding)
 def _positional_encoding(module: PositionalEncoding) -> Derivation:
     if module.kind == "none":

@@ -68,7 +68,9 @@ __all__ = [
 ]
 
 
-# pretrained: Names
+# --- Names
+
+
 GPT2_NAMES = """
 wte.weight          embedding.table.weight
 wpe.weight          position.table
@@ -130,7 +132,6 @@ def turned_back(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turn
     return w[None] if layout == "row" else turned(w, layout)
 
 
-# pretrained: Names
 _ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -187,7 +188,9 @@ def gpt2_config(fields: Mapping[str, Any]) -> Config:
     return Config.gpt2(**known, d_ff=width, activation=activation, scale=scale)
 
 
-# pretrained: Loading
+# --- Loading
+
+
 _PICKLE = (
     "model.safetensors",
     "safetensors: a .bin file is a pickle, a program that could do anything when it is "
@@ -252,7 +255,6 @@ def described(folder: Path, config_of: Callable[[dict[str, Any]], Any]) -> Any:
         raise ValueError(f"{folder / 'config.json'}: {error}") from error
 
 
-# pretrained: Loading
 def unfilled(
     kind: Callable[[Any], Any], config: Settings, tensors: Mapping[str, Tensor]
 ) -> Any:
@@ -272,7 +274,6 @@ def unfilled(
         raise ValueError(problem) from error
 
 
-# pretrained: Loading
 def expects_tensor(
     w: Shaped[Tensor, "..."],
     shape: tuple[int, ...],
@@ -323,7 +324,6 @@ def fill(
     model.to(dtype)  # tables that are computed, too
 
 
-# pretrained: Loading
 def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
     """Take out tensors that are copies, {name of the copy: name of the original}; a
     copy may also stand in for an original that is missing. ValueError when the two
@@ -391,7 +391,6 @@ def load_gpt2(
     return model.eval(), tokenizer
 
 
-# pretrained: Loading
 def check_fingerprint(file: Path) -> None:
     """ValueError when a file in the hub's cache has not the fingerprint by which it is
     named there; other files are passed over.
@@ -425,7 +424,6 @@ def library(name: str) -> Any:
         raise ImportError(f"{name}: got no such library, want {wants}") from error
 
 
-# pretrained: Loading
 def converted(hub: Any, name: str) -> str | None:
     """The revision in which the hub's own converter offers safetensors, if any.
 
@@ -491,7 +489,9 @@ def model_folder(
     return fetch(name, ("config.json", *files), revision)
 
 
-# pretrained: And back
+# --- And back
+
+
 def tensors_of(
     model: TransformerLM | EncoderDecoder, named: Sequence[Pair]
 ) -> dict[str, Tensor]:
@@ -551,7 +551,6 @@ def write_model(
         raise OSError(f"{folder}: {error}") from error
 
 
-# pretrained: And back
 def _expects_fields(config: Settings, like: Settings, kind: str) -> None:
     """All fields of `config` are those of `like`."""
     for field in dataclasses.fields(config):
@@ -631,7 +630,9 @@ def gpt2_name(name: str) -> str:
     return name if name.startswith("lm_head") else f"transformer.{name}"
 
 
-# pretrained: A translator
+# --- A translator
+
+
 _LAYERS = """
 model.{stack}.layers.#.self_attn.q_proj.*             {stack}.#.self_attention.query.*
 model.{stack}.layers.#.self_attn.k_proj.*             {stack}.#.self_attention.key.*
@@ -676,7 +677,6 @@ def marian_pairs(config: EncoderDecoderConfig) -> list[Pair]:
     return named
 
 
-# pretrained: A translator
 _MARIAN_FIELDS = {
     "d_model": "d_model",
     "max_position_embeddings": "max_len",
@@ -744,7 +744,6 @@ def marian(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
     return EncoderDecoderConfig(vocab_size, **settings | changes)
 
 
-# pretrained: A translator
 class MarianTokenizer(NamedTuple):
     """Pieces of words to numbers and back. `source` and `target` are sentencepiece's
     processors, `start` is read before the first word, `stop` ends a sentence.
@@ -835,7 +834,6 @@ def load_marian_tokenizer(
     return MarianTokenizer(processors[0], processors[1], vocab, start, stop, padding)
 
 
-# pretrained: A translator
 _MARIAN_COPIES = {
     "lm_head.weight": "model.shared.weight",
     "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -887,7 +885,6 @@ def load_marian(
     return model.eval(), load_marian_tokenizer(folder, read_fields(folder))
 
 
-# pretrained: A translator
 def marian_fields(config: EncoderDecoderConfig) -> dict[str, Any]:
     """The config.json of a Marian model with these settings: the inverse of
     `marian_config`. ValueError for settings that no Marian model has.
@@ -954,7 +951,6 @@ def save_marian(
             (part / "vocab.json").write_text(text, encoding="utf-8")
 
 
-# pretrained: A translator
 @torch.no_grad()
 def translate_marian(
     model: EncoderDecoder,

@@ -96,7 +96,9 @@ __all__ = [
 ]
 
 
-# scaling: What a run costs
+# --- What a run costs
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a run takes: weights, operations, seconds, and bytes on each device by
@@ -135,11 +137,9 @@ def kept_per_token(config: Config, recompute: bool = False) -> int:
     return c.n_layers * d + block + ends if recompute else c.n_layers * block + ends
 
 
-# scaling: What a run costs
 PARALLEL = ("ddp", "fsdp")
 
 
-# scaling: What a run costs
 def training_cost(
     config: Config,
     tokens: float,
@@ -190,7 +190,9 @@ def training_cost(
     return Cost(N, flops, seconds, memory)
 
 
-# scaling: A text larger than memory
+# --- A text larger than memory
+
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -232,7 +234,6 @@ def text_files(data: Paths) -> list[Path]:
 PLACES = (b"<|endoftext|>", b"\f", b"\n\n", b"\n", b" ")  # to cut, the best first
 
 
-# scaling: A text larger than memory
 def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
     """The text of a file in blocks of about `size` bytes, cut at the best place
     there is: a mark, a blank line, a line, a space.
@@ -280,7 +281,6 @@ def stream_documents(files: Sequence[Path], block: int = 2**24) -> Iterator[str]
             yield from (part.strip() for part in parts if part.strip())
 
 
-# scaling: A text larger than memory
 MAGIC, HEAD = b"tlm_book tokens\n", 4096
 
 
@@ -301,7 +301,6 @@ class TokenFile:
         return self.tokens[self.ends[i - 1] if i else 0 : self.ends[i]]
 
 
-# scaling: A text larger than memory
 def write_tokens(
     file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer
 ) -> TokenFile:
@@ -345,7 +344,6 @@ def write_tokens(
     return read_tokens(path)
 
 
-# scaling: A text larger than memory
 def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile:
     """Map a token file. ValueError when it is none, or cut short; with `verify` also
     when its tokens are not those that were written.
@@ -395,7 +393,6 @@ def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile
     return TokenFile(torch.from_numpy(mapped), ends, head)
 
 
-# scaling: A text larger than memory
 def is_held_out(i: int, fraction: float, seed: int) -> bool:
     """Whether document i is held out: with probability `fraction`, always the same
     for the same seed.
@@ -407,7 +404,9 @@ def is_held_out(i: int, fraction: float, seed: int) -> bool:
     return i == 1 if i < 2 else np.random.default_rng((seed, i)).random() < fraction
 
 
-# scaling: Killed, and taken up again
+# --- Killed, and taken up again
+
+
 def _whole(on_cpu: bool) -> StateDictOptions:
     """Tensors gathered whole: on each process's device, or on the first one's CPU
     alone.
@@ -434,7 +433,6 @@ def state_of(
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-# scaling: Killed, and taken up again
 def put_state(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
@@ -465,7 +463,6 @@ def put_state(
     )
 
 
-# scaling: Killed, and taken up again
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints in a folder, oldest first.
 
@@ -508,7 +505,6 @@ def write_checkpoint(
     return path
 
 
-# scaling: Killed, and taken up again
 def read_notes(path: Path) -> dict[str, Any]:
     """The notes of a checkpoint; ValueError when they are broken.
 
@@ -530,7 +526,6 @@ def read_notes(path: Path) -> dict[str, Any]:
     return notes
 
 
-# scaling: Killed, and taken up again
 def read_checkpoint(
     path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]
 ) -> tuple[int, dict[str, Tensor]]:
@@ -579,7 +574,6 @@ def drop_old(folder: Path, keep: int) -> None:
             shutil.rmtree(gone)
 
 
-# scaling: Killed, and taken up again
 def best_checkpoint(folder: Path) -> Path:
     """The checkpoint whose loss on the held-out text was lowest, the first of them.
 
@@ -590,7 +584,6 @@ def best_checkpoint(folder: Path) -> Path:
     )
 
 
-# scaling: Killed, and taken up again
 @dataclass(frozen=True)
 class Team:
     """The processes that share a run: which one this is, of how many, on which device.
@@ -633,7 +626,6 @@ def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
     return model
 
 
-# scaling: Killed, and taken up again
 def read_log(file: Path, step: int) -> list[dict[str, int | float]]:
     """The first `step` entries of a log; what was written after the checkpoint,
     perhaps by half, is left out.
@@ -644,7 +636,6 @@ def read_log(file: Path, step: int) -> list[dict[str, int | float]]:
     return [json.loads(line) for line in lines]
 
 
-# scaling: Killed, and taken up again
 def continue_run(
     folder: str | os.PathLike[str],
     config: TrainConfig,
@@ -752,7 +743,6 @@ def continue_run(
     return Result(with_weights(model_config, best, place), log, seconds)
 
 
-# scaling: Killed, and taken up again
 @contextlib.contextmanager
 def _log_file(
     folder: Path, log: Sequence[Mapping[str, object]], team: Team
@@ -794,7 +784,9 @@ def _note_state(
     team.wait()
 
 
-# scaling: More than one device
+# --- More than one device
+
+
 @contextlib.contextmanager
 def team_of(device: str) -> Iterator[Team]:
     """The team that `torchrun` started, this process alone without it. On GPUs they
@@ -819,7 +811,9 @@ def team_of(device: str) -> Iterator[Team]:
         dist.destroy_process_group()
 
 
-# scaling: The command
+# --- The command
+
+
 OF_A_RUN = re.compile(
     r"(train|held_out)\.tokens|tokenizer\.json|log\.jsonl|step-\d+|\..*"
 )
@@ -875,7 +869,6 @@ def run_folder(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_name(Path(out).name + ".run")
 
 
-# scaling: The command
 def train_files(
     data: Paths,
     out: str | os.PathLike[str],
@@ -926,7 +919,6 @@ def train_files(
             raise
 
 
-# scaling: The command
 def _train_prepared(
     folder: Path,
     out: str | os.PathLike[str],

@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 
-# tokenization: Words
+# --- Words
+
+
 def documents() -> list[str]:
     """The book's corpus: short English texts, one str each, sorted by file name.
 
@@ -57,7 +59,9 @@ def documents() -> list[str]:
     return [file.read_text(encoding="utf-8") for file in files]
 
 
-# tokenization: Cutting into pre-tokens
+# --- Cutting into pre-tokens
+
+
 PATTERN = "|".join(
     [
         r"[ '’]?[\p{L}\p{M}]+",  # a word, with the space or apostrophe before it
@@ -72,7 +76,6 @@ GPT2_PATTERN = (
 )
 
 
-# tokenization: Cutting into pre-tokens
 # The same rules for a text of ASCII characters, in the signs of `re`: twice as fast
 _ASCII = {
     PATTERN: r"[ ']?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?= \S)|\s+",
@@ -118,7 +121,6 @@ def _characters(text: str) -> str:
     return text
 
 
-# tokenization: Cutting into pre-tokens
 def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     """The pieces into which `pattern` cuts the text; joined, they are the text
     again.
@@ -134,7 +136,9 @@ def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     return [piece for piece in _cut(_characters(text), pattern) if piece]
 
 
-# tokenization: The implementation
+# --- The implementation
+
+
 Pair = tuple[int, int]
 
 
@@ -155,7 +159,6 @@ def merge(tokens: Sequence[int], pair: Pair, new: int) -> list[int]:
     return result
 
 
-# tokenization: The implementation
 def _as_bytes(piece: str) -> bytes:
     # A surrogate from U+DC80 to U+DCFF stands for a byte that is part of no character
     return piece.encode("utf-8", errors="surrogateescape")
@@ -169,7 +172,6 @@ def _bar(
     return tqdm(items, disable=disable, delay=0 if progress else 1, **settings)
 
 
-# tokenization: The implementation
 def _fuse(
     best: str,
     new: str,
@@ -213,7 +215,6 @@ def _fuse(
     return made
 
 
-# tokenization: The implementation
 def learn_merges(
     words: Mapping[str, int], n_merges: int, *, progress: bool | None = False
 ) -> list[Pair]:
@@ -261,7 +262,6 @@ def learn_merges(
     return merges
 
 
-# tokenization: The implementation
 LONG = 64  # bytes from which on a heap pays
 
 
@@ -286,7 +286,6 @@ def encode_piece(piece: str, ranks: Mapping[Pair, int]) -> list[int]:
     return _encode_bytes(_as_bytes(piece), ranks)
 
 
-# tokenization: The implementation
 def _encode_long(tokens: list[int], ranks: Mapping[Pair, int]) -> list[int]:
     """The same with a heap of (rank, place) and a chain from each token to its
     neighbours: n log n steps for n bytes."""
@@ -312,7 +311,6 @@ def _encode_long(tokens: list[int], ranks: Mapping[Pair, int]) -> list[int]:
     return [token for token in tokens if token >= 0]
 
 
-# tokenization: The implementation
 def _merges(merges: Iterable[Sequence[int]]) -> list[Pair]:
     pairs: list[Any] = [tuple(pair) for pair in merges]
     for k, pair in enumerate(pairs):
@@ -357,7 +355,6 @@ def _texts(texts: Iterable[str]) -> Iterable[str]:
     return texts
 
 
-# tokenization: The implementation
 class Vocabulary:
     """The tokens of a byte pair encoding and their byte strings: all that decoding
     needs. (B-bpe-object)
@@ -481,7 +478,6 @@ class Vocabulary:
         return self.decode_bytes(tokens).decode("utf-8", errors="replace")
 
 
-# tokenization: The implementation
 FORMAT = "tlm_book.tokenizer.1"
 
 
@@ -512,7 +508,6 @@ def _read(path: Path) -> dict[str, Any]:
     return state
 
 
-# tokenization: The implementation
 KNOWN = 100_000  # how many pre-tokens a tokenizer remembers
 
 
@@ -704,7 +699,9 @@ class Tokenizer(Vocabulary):
         return load_gpt2(folder)
 
 
-# tokenization: GPT-2's alphabet
+# --- GPT-2's alphabet
+
+
 def byte_characters() -> list[str]:
     """GPT-2's character for each byte, in the order of the bytes: the character of
     that number where it shows, else U+0100, U+0101, … in turn. (T-byte-characters)
@@ -720,7 +717,6 @@ def byte_characters() -> list[str]:
     return [substitute.get(b, chr(b)) for b in range(256)]
 
 
-# tokenization: GPT-2's alphabet
 def _spellings(tokenizer: Tokenizer) -> list[str]:
     """Every token in GPT-2's characters, a special by its name; in internal order."""
     names = byte_characters()
@@ -760,7 +756,6 @@ def _from_spellings(
     return Tokenizer(pairs, specials, pattern, ids=ids)
 
 
-# tokenization: GPT-2's alphabet
 def save_gpt2(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
     """Write GPT-2's two files into a folder: vocab.json (spelling: number) and
     merges.txt (two spellings a line).
@@ -792,7 +787,6 @@ def save_gpt2(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
             part.unlink(missing_ok=True)
 
 
-# tokenization: GPT-2's alphabet
 def load_gpt2(folder: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a folder with GPT-2's vocab.json and merges.txt. What is in the
     vocabulary and neither byte nor merge is a special; specials come in the order of
@@ -821,7 +815,9 @@ def load_gpt2(folder: str | os.PathLike[str]) -> Tokenizer:
         raise ValueError(f"folder: got {got}, want {wanted}") from error
 
 
-# tokenization: The engine tokenizers
+# --- The engine tokenizers
+
+
 def _library(name: str) -> Any:
     try:
         return import_module(name)
@@ -857,7 +853,6 @@ def _pre_tokenizer(lib: Any, pattern: str) -> Any:
     return cut.Sequence([split, to_characters])
 
 
-# tokenization: The engine tokenizers
 def to_tokenizers(tokenizer: Tokenizer) -> Any:
     """The same tokenizer as a `tokenizers.Tokenizer`: the same tokens for every text.
     Its `save("tokenizer.json")` writes Hugging Face's file.
@@ -886,7 +881,6 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
     return engine
 
 
-# tokenization: The engine tokenizers
 def _wants(part: str, got: object, *wanted: object) -> None:
     one = " or ".join(map(json.dumps, wanted))
     expects(got in wanted, "engine", f"{part} {json.dumps(got)}", f"{part} {one}")
@@ -925,7 +919,6 @@ def _check_settings(state: dict[str, Any]) -> None:
             _wants(part, token[part], False)
 
 
-# tokenization: The engine tokenizers
 def from_tokenizers(engine: Any) -> Tokenizer:
     """The same tokenizer, from a `tokenizers.Tokenizer` that is a byte-level byte pair
     encoding; specials come in the order of their numbers.
@@ -954,7 +947,9 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     return _from_spellings(vocab, model["merges"], list(numbers), pattern)
 
 
-# tokenization: The engine tiktoken
+# --- The engine tiktoken
+
+
 def _tiktoken_engine(
     lib: Any, pattern: str, numbers: dict[bytes, int], specials: dict[str, int]
 ) -> Any:
@@ -981,7 +976,6 @@ def _tiktoken_cuts(lib: Any, pattern: str) -> list[bytes]:
     return engine.decode_tokens_bytes(engine.encode_ordinary(_PROBE))
 
 
-# tokenization: The engine tiktoken
 def to_tiktoken(tokenizer: Tokenizer) -> Any:
     """The same tokenizer as a `tiktoken.Encoding`: the same tokens for every text, by
     `encode_ordinary`, or by `encode` with `allowed_special`. (T-joined-strings)
@@ -1014,7 +1008,9 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     )
 
 
-# tokenization: Training by the other engine
+# --- Training by the other engine
+
+
 def train_by_tokenizers(
     texts: Iterable[str], n_merges: int, pattern: str = PATTERN
 ) -> list[Pair]:

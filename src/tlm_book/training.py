@@ -94,7 +94,9 @@ __all__ = [
 ]
 
 
-# training: The settings
+# --- The settings
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Every choice that training makes, beside the model's own `Config`.
@@ -199,7 +201,9 @@ class TrainConfig:
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
 
 
-# training: Text, held out and cut
+# --- Text, held out and cut
+
+
 def split_documents(
     texts: Sequence[str], fraction: float, seed: int
 ) -> tuple[list[str], list[str]]:
@@ -229,7 +233,6 @@ def split_documents(
     ]
 
 
-# training: Text, held out and cut
 def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
     """All documents as one sequence of tokens, each followed by the separator
     `tokenizer.start`. TypeError for a single text.
@@ -247,7 +250,6 @@ def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"
     return torch.tensor(tokens, dtype=torch.long)
 
 
-# training: Text, held out and cut
 def sample_batch(
     tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int
 ) -> Int[Tensor, "batch n"]:
@@ -266,7 +268,9 @@ def sample_batch(
     return windows[torch.from_numpy(first).to(tokens.device)]
 
 
-# training: What to beat
+# --- What to beat
+
+
 def unigram_log_probs(
     train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
@@ -279,7 +283,6 @@ def unigram_log_probs(
     return np.log(counts / counts.sum())[tokens]
 
 
-# training: What to beat
 def bigram_log_probs(
     train: Int[np.ndarray, "N"],
     previous: Int[np.ndarray, "K"],
@@ -311,7 +314,6 @@ def bigram_log_probs(
     return np.log(np.where(seen, p, q[tokens]))
 
 
-# training: What to beat
 def unigram(
     train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int
 ) -> float:
@@ -362,7 +364,9 @@ def bigram(
     return loss(known, start, x, best)
 
 
-# training: Two tokens back
+# --- Two tokens back
+
+
 def look_up(
     keys: Int[np.ndarray, "G"],
     values: Int[np.ndarray, "G"] | Float[np.ndarray, "G"],
@@ -396,7 +400,6 @@ def gram_codes(
     return code
 
 
-# training: Two tokens back
 def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from
     the counts c ≥ 1 of one order.
@@ -447,7 +450,6 @@ def kneser_ney_log_probs(
     return np.log(p)
 
 
-# training: Two tokens back
 def trigram(
     train: Int[Tensor, "N"],
     held_out: Int[Tensor, "K"],
@@ -465,7 +467,9 @@ def trigram(
     return float(-kneser_ney_log_probs(known, history, x, vocab_size).mean())
 
 
-# training: One step
+# --- One step
+
+
 def learning_rate(step: int, config: TrainConfig) -> float:
     """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to
     min_lr · lr at the last step.
@@ -484,7 +488,6 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     return low + (config.lr - low) * (1 + math.cos(math.pi * done)) / 2
 
 
-# training: One step
 def parameter_groups(
     model: nn.Module, weight_decay: float
 ) -> list[dict[str, object]]:
@@ -503,7 +506,6 @@ def parameter_groups(
     ]
 
 
-# training: One step
 def disturb(
     read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
 ) -> Int[Tensor, "batch n"]:
@@ -522,7 +524,6 @@ def disturb(
     return torch.where(replaced, drawn, read)
 
 
-# training: One step
 def update(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -564,7 +565,6 @@ def update(
     return float(loss), float(length)
 
 
-# training: One step
 def switch(model: TransformerLM, config: TrainConfig) -> None:
     """Turn on what the config asks for: recomputation of the blocks, compilation.
     The model's weights and their names stay.
@@ -587,7 +587,9 @@ def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
 
-# training: The whole run
+# --- The whole run
+
+
 @torch.no_grad()
 def evaluate(
     model: nn.Module,
@@ -631,7 +633,6 @@ def evaluate(
     return total / len(tokens)
 
 
-# training: The whole run
 def choose_device(device: str) -> torch.device:
     """The device of that name; "auto" is a GPU when there is one, else the CPU.
     ValueError for one that is not there.
@@ -648,7 +649,6 @@ def choose_device(device: str) -> torch.device:
         raise ValueError(f"device: got {device!r}, want {wants}") from error
 
 
-# training: The whole run
 class Diverged(ValueError):
     """The loss or its gradient is not finite at `step`; `result` is what `train` had
     until then, if anything.
@@ -678,7 +678,6 @@ def step_seed(seed: int, step: int, stream: int = 0) -> int:
     )
 
 
-# training: The whole run
 def steps(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -716,7 +715,6 @@ def steps(
         yield {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
 
 
-# training: The whole run
 @dataclass(frozen=True)
 class Result:
     """What `train` returns: the model with its best weights, in evaluation mode; the
@@ -753,7 +751,6 @@ def due(step: int, config: TrainConfig) -> bool:
     return step % config.eval_every == 0 or step == config.steps
 
 
-# training: The whole run
 def with_weights(
     config: Config, weights: Mapping[str, Tensor], device: torch.device
 ) -> TransformerLM:
@@ -768,7 +765,6 @@ def with_weights(
     return model.eval()
 
 
-# training: The whole run
 def train(
     config: TrainConfig,
     model_config: Config,
@@ -838,7 +834,9 @@ def train(
     return result()
 
 
-# training: The book's model
+# --- The book's model
+
+
 @dataclass(frozen=True)
 class Size:
     """Sizes that suit an amount of text.
@@ -856,7 +854,6 @@ class Size:
     noise: float
 
 
-# training: The book's model
 def fit_size(n_bytes: int) -> Size:
     """The sizes that `train_from_file` chooses for a text of that many bytes: rules
     of thumb, each can be overruled.
@@ -908,7 +905,6 @@ def fit_size(n_bytes: int) -> Size:
     )
 
 
-# training: The book's model
 def model_for(size: Size, vocab_size: int) -> Config:
     """The model that this chapter trains, in a given size.
 
@@ -946,7 +942,6 @@ def recipe(size: Size, **changes: Any) -> TrainConfig:
     return TrainConfig(**fitted | changes)
 
 
-# training: The book's model
 def flops_per_token(config: Config, n: int) -> int:
     """Operations of one training step for each token, in windows of n: 3 (2P + 4 L n
     h d_head), P entries of matrices.
@@ -978,7 +973,9 @@ def product_rate(device: torch.device, dtype: str = "float32") -> float:
     return 2 * size**3 / min(seconds)
 
 
-# training: Files that last
+# --- Files that last
+
+
 def free_folder(folder: str | os.PathLike[str]) -> Path:
     """The path, when nothing is there yet; FileExistsError otherwise.
 
@@ -995,7 +992,6 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-# training: Files that last
 def save(
     folder: str | os.PathLike[str],
     model: TransformerLM,
@@ -1051,7 +1047,6 @@ def save(
     return path
 
 
-# training: Files that last
 def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
     """The weights as a file holds them: on the CPU, a tied matrix once.
 
@@ -1085,7 +1080,6 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(f"{file}: {error}") from error
 
 
-# training: Files that last
 def fitting(settings: type[Any], fields: Mapping[str, Any], file: Path) -> Any:
     """`settings(**fields)`, for fields read from a file; ValueError that names the
     file and the field that does not fit.
@@ -1117,7 +1111,6 @@ def fitting(settings: type[Any], fields: Mapping[str, Any], file: Path) -> Any:
         raise ValueError(f"{file}: {error}") from error
 
 
-# training: Files that last
 def load(
     folder: str | os.PathLike[str], device: str = "cpu"
 ) -> tuple[TransformerLM, Tokenizer]:
@@ -1160,7 +1153,6 @@ def load(
     return model.to(place).eval(), tokenizer
 
 
-# training: Files that last
 def without_numbers(config: Config) -> TransformerLM:
     """A model whose weights have shapes and no numbers yet, so that none are drawn
     only to be replaced.
@@ -1191,7 +1183,6 @@ def read_config(file: Path) -> Config:
     return fitting(Config, fields["model"], file)
 
 
-# training: Files that last
 def read_weights(model: TransformerLM, file: Path) -> None:
     """Give the model the tensors of a safetensors file; ValueError when they do not
     fit or are not finite.
@@ -1230,7 +1221,9 @@ def read_weights(model: TransformerLM, file: Path) -> None:
         model.unembedding.weight = model.embedding.table.weight
 
 
-# training: From a text file to a model
+# --- From a text file to a model
+
+
 LEAST_BYTES = 4096  # of text; less gives no model worth the name
 
 
@@ -1277,7 +1270,6 @@ def decoded(data: bytes, path: Path, first: int = 0) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-# training: From a text file to a model
 MARKS = re.compile(r"<\|endoftext\|>|\f")
 
 
@@ -1326,7 +1318,6 @@ def cut(paragraph: str, size: int) -> list[str]:
     return [*pieces, paragraph] if paragraph else pieces
 
 
-# training: From a text file to a model
 @dataclass(frozen=True)
 class Report:
     """What came out of a training run; `str(report)` is the summary that the command
@@ -1379,7 +1370,6 @@ class Report:
         return "\n".join(lines)
 
 
-# training: From a text file to a model
 TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is learned
 
 
@@ -1397,7 +1387,6 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
     return Tokenizer.train(chosen, vocab_size)
 
 
-# training: From a text file to a model
 def train_and_save(
     texts: Sequence[str],
     out: str | os.PathLike[str],
@@ -1450,7 +1439,6 @@ def train_and_save(
     )
 
 
-# training: From a text file to a model
 COUNTED = 20_000_000  # tokens at most from which the tables count
 
 
@@ -1490,7 +1478,6 @@ def report(
     )
 
 
-# training: From a text file to a model
 def train_from_file(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -1518,7 +1505,6 @@ def train_from_file(
     )
 
 
-# training: From a text file to a model
 def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
     """The size and the recipe for that much text, with single choices overruled.
 
@@ -1545,7 +1531,6 @@ def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
     return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})
 
 
-# training: From a text file to a model
 def train_book(
     out: str | os.PathLike[str],
     *,

@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 
-# transformer_lm: Every choice has a name
+# --- Every choice has a name
+
+
 _S = TypeVar("_S", bound="Settings")
 
 
@@ -79,7 +81,6 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
 
-# transformer_lm: Every choice has a name
 def _check_sizes(c: Settings) -> None:
     for name in ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len"):
         expects_positive(**{name: getattr(c, name)})
@@ -155,7 +156,6 @@ def _check_choices(c: Settings) -> None:
         )
 
 
-# transformer_lm: Every choice has a name
 @dataclass(frozen=True)
 class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
@@ -278,7 +278,9 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
 
-# transformer_lm: The model in torch
+# --- The model in torch
+
+
 _OF_BLOCKS = (
     "d_head",
     "activation",
@@ -401,7 +403,6 @@ class TransformerLM(nn.Module):
         }
 
 
-# transformer_lm: The model in torch
 def _initialize(model: TransformerLM) -> None:
     c, std = model.config, 0.02
     nn.init.normal_(
@@ -435,7 +436,9 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
     }
 
 
-# transformer_lm: It never looks ahead
+# --- It never looks ahead
+
+
 @derives(TransformerLM)
 def _transformer_lm(module: TransformerLM) -> Derivation:
     layers = [
@@ -451,7 +454,9 @@ def _transformer_lm(module: TransformerLM) -> Derivation:
     return compose("T_LM", *(derive(layer) for layer in layers))
 
 
-# transformer_lm: How many numbers
+# --- How many numbers
+
+
 def count_parameters(config: Config) -> int:
     """Numbers that training may change, by formula, without building the model.
     (W-tlm-params)

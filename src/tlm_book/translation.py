@@ -81,7 +81,9 @@ __all__ = [
 ]
 
 
-# translation: Words
+# --- Words
+
+
 def words(text: str) -> list[str]:
     """A text as words; an apostrophe ends a word, a question mark is one.
 
@@ -101,7 +103,9 @@ def text(words: Iterable[str]) -> str:
     return " ".join(words).replace("' ", "'")
 
 
-# translation: Tables
+# --- Tables
+
+
 class Noun(NamedTuple):
     """A French noun in the singular, its gender, and the English noun.
 
@@ -128,7 +132,6 @@ class Adjective(NamedTuple):
     of_person: str
 
 
-# translation: Tables
 def _rows(table: str) -> list[list[str]]:
     return [entry.split() for entry in table.split(",")]
 
@@ -176,7 +179,6 @@ OBJECTS = [noun for noun in NOUNS if not noun.person]
 JOBS = [noun for noun in HUMANS if not noun.french.startswith(FRIENDS)]
 
 
-# translation: Tables
 # person 0 … 5: je, tu, il, nous, vous, ils
 ENDINGS = "e es e ons ez ent".split()
 ÊTRE = "suis es est sommes êtes sont".split()
@@ -229,7 +231,9 @@ def plural(word: str) -> str:
     return word + ("x" if word.endswith("eau") else "s")
 
 
-# translation: Spelling
+# --- Spelling
+
+
 def opens_with_vowel(word: str) -> bool:
     """Does the French word begin with a vowel for the ear? (The h of homard counts.)
 
@@ -291,7 +295,9 @@ def with_an(words: Sequence[Word]) -> list[Word]:
     ]
 
 
-# translation: Phrases
+# --- Phrases
+
+
 Phrase = tuple[list[Word], list[Word]]  # French, English
 
 
@@ -340,7 +346,6 @@ def noun_phrase(
     return French, English
 
 
-# translation: Phrases
 class Subject(NamedTuple):
     """Who or what: the words in both languages; person 0 … 5, gender and number; is
     it a person?
@@ -384,7 +389,6 @@ def some_noun_phrase(
     )
 
 
-# translation: Phrases
 def some_subject(chance: random.Random, nouns: Sequence[Noun]) -> Subject:
     """A pronoun, which stands for a person, or a noun phrase.
 
@@ -419,7 +423,9 @@ def some_quality(chance: random.Random, subject: Subject) -> Phrase:
     return [Word(french, ("adjective",))], [Word(english, ("adjective",))]
 
 
-# translation: The sentence
+# --- The sentence
+
+
 def sentence(
     subject: Subject,
     french: str,
@@ -468,7 +474,6 @@ def sentence(
     return spelled(F), with_an(E)
 
 
-# translation: The sentence
 def some_sentence(chance: random.Random) -> Phrase:
     """One sentence of the grammar, drawn at random.
 
@@ -505,7 +510,6 @@ def some_sentence(chance: random.Random) -> Phrase:
     return sentence(subject, form, english, (F, E), negated, question)
 
 
-# translation: The sentence
 class Pair(NamedTuple):
     """A French sentence, its translation, and the links (i, j): French word i and
     English word j express the same part of the sentence.
@@ -541,7 +545,9 @@ def sentence_pairs(count: int, seed: int = 0) -> list[Pair]:
     return list(found.values())
 
 
-# translation: Held out
+# --- Held out
+
+
 KEPT = ("je suis étudiant", "je suis étudiante")
 
 
@@ -571,7 +577,6 @@ def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     return parts
 
 
-# translation: Held out
 SIGNS = ("·", "∅", "×")
 PADDING, START, STOP = range(3)
 
@@ -641,7 +646,9 @@ def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch n"]:
     return torch.tensor(filled, dtype=torch.long).view(len(rows), n)
 
 
-# translation: What the model learns from
+# --- What the model learns from
+
+
 def translation_loss(
     model: EncoderDecoder,
     source: Int[Tensor, "batch n"],
@@ -681,7 +688,9 @@ def translation_loss(
     return weighted_loss(scores, target, there.to(scores.dtype))
 
 
-# translation: Training
+# --- Training
+
+
 RECIPE = TrainConfig(
     steps=700, batch_size=64, lr=3e-3, min_lr=0.02, warmup=50, weight_decay=0.01
 )
@@ -735,7 +744,6 @@ def train_translator(
     return Translator(model.eval(), French, English)
 
 
-# translation: Training
 def _descend(
     model: EncoderDecoder,
     sources: Int[Tensor, "N n"],
@@ -762,7 +770,9 @@ def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
     return rows[:, : int((rows != PADDING).sum(-1).max())]
 
 
-# translation: In torch
+# --- In torch
+
+
 def _expects_search(
     model: nn.Module, source: Tensor, start: int, stop: int, max_new: int | None
 ) -> int:
@@ -832,7 +842,6 @@ def greedy_search(
     return torch.stack(written, 1)
 
 
-# translation: In torch
 class Best(NamedTuple):
     """For each source the best hypothesis that was found: its tokens, filled up with
     the stop sign, log P and its value.
@@ -911,7 +920,6 @@ def beam_search(
     return Best(tokens[:, 0], log_p[:, 0], value[:, 0])
 
 
-# translation: In torch
 def translate_all(
     translator: Translator,
     sentences: Sequence[str],

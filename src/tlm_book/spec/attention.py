@@ -15,7 +15,9 @@ __all__ = [
 ]
 
 
-# attention: Definition
+# --- Definition
+
+
 def attention_pattern(
     Q: Float[np.ndarray, "n k"],
     K: Float[np.ndarray, "m k"],
@@ -39,7 +41,6 @@ def attention_pattern(
     return masked_softmax(S) if causal else softmax(S)
 
 
-# attention: Definition
 def attention(
     Q: Float[np.ndarray, "n k"],
     K: Float[np.ndarray, "m k"],
@@ -59,7 +60,6 @@ def attention(
     return attention_pattern(Q, K, causal, scale) @ V
 
 
-# attention: Definition
 def causal_attention(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "d k"],

@@ -21,7 +21,9 @@ __all__ = [
 ]
 
 
-# decoder_block: Residual layers
+# --- Residual layers
+
+
 def res(f: Layer) -> Layer:
     """Res(f)(X) = X + f(X). (W-res-def)
 
@@ -33,7 +35,9 @@ def res(f: Layer) -> Layer:
     return lambda X: X + f(X)
 
 
-# decoder_block: The block
+# --- The block
+
+
 NORMS = ("pre", "post", "none")
 VARIANTS = ("sequential", "parallel", "simplified")
 

@@ -18,7 +18,9 @@ __all__ = [
 ]
 
 
-# embedding: The table
+# --- The table
+
+
 def embed(
     t: Int[np.ndarray, "n"], E: Float[np.ndarray, "V d"]
 ) -> Float[np.ndarray, "n d"]:
@@ -38,7 +40,9 @@ def embed(
     return E[t]
 
 
-# embedding: One-hot vectors
+# --- One-hot vectors
+
+
 def one_hot(t: Int[np.ndarray, "n"], V: int) -> Float[np.ndarray, "n V"]:
     """Row i is 1 in column t[i] and 0 elsewhere, so that Em(t) = one_hot(t, V) E.
     (B-onehot-def)
@@ -57,7 +61,9 @@ def one_hot(t: Int[np.ndarray, "n"], V: int) -> Float[np.ndarray, "n V"]:
     return np.eye(V)[t]
 
 
-# embedding: Which rows learn
+# --- Which rows learn
+
+
 def embed_gradient(
     t: Int[np.ndarray, "n"], G: Float[np.ndarray, "n d"], V: int
 ) -> Float[np.ndarray, "V d"]:
@@ -81,7 +87,9 @@ def embed_gradient(
     return gradient
 
 
-# embedding: Words from their neighbours
+# --- Words from their neighbours
+
+
 def skip_gram_pairs(
     t: Int[np.ndarray, "n"], window: int
 ) -> Int[np.ndarray, "pairs 2"]:
@@ -103,7 +111,9 @@ def skip_gram_pairs(
     return np.array(near, dtype=int).reshape(-1, 2)
 
 
-# embedding: Negative sampling
+# --- Negative sampling
+
+
 def sgns_loss(
     e: Float[np.ndarray, "d"], c: Float[np.ndarray, "d"], N: Float[np.ndarray, "k d"]
 ) -> float:
@@ -140,7 +150,6 @@ def sgns_gradient(
     return g * c + h @ N, g * e, np.outer(h, e)
 
 
-# embedding: Negative sampling
 def noise_distribution(
     counts: Float[np.ndarray, "V"], power: float = 0.75
 ) -> Float[np.ndarray, "V"]:
@@ -158,7 +167,9 @@ def noise_distribution(
     return counts**power / (counts**power).sum()
 
 
-# embedding: What it is that is learned
+# --- What it is that is learned
+
+
 def shifted_pmi(
     number: Float[np.ndarray, "V V"], k: float, q: Float[np.ndarray, "V"]
 ) -> Float[np.ndarray, "V V"]:
@@ -184,7 +195,9 @@ def shifted_pmi(
         return np.log(number) - np.log(k * r * q)
 
 
-# embedding: Frequent words
+# --- Frequent words
+
+
 def keep_probability(
     counts: Float[np.ndarray, "V"], threshold: float
 ) -> Float[np.ndarray, "V"]:

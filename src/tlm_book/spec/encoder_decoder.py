@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 
-# encoder_decoder: The encoder
+# --- The encoder
+
+
 def encoder_block(
     X: Float[np.ndarray, "n d"],
     w: Block,
@@ -61,7 +63,6 @@ def encoder_block(
     return Z4
 
 
-# encoder_decoder: The encoder
 def encoder(
     X: Float[np.ndarray, "n d"], blocks: Sequence[Block], **settings: Any
 ) -> Float[np.ndarray, "n d"]:
@@ -76,7 +77,9 @@ def encoder(
     return X
 
 
-# encoder_decoder: The decoder
+# --- The decoder
+
+
 def cross_block(
     Y: Float[np.ndarray, "m d"],
     memory: Float[np.ndarray, "n d"],
@@ -123,7 +126,6 @@ def cross_block(
     return Z6
 
 
-# encoder_decoder: The decoder
 def decoder(
     Y: Float[np.ndarray, "m d"],
     memory: Float[np.ndarray, "n d"],
@@ -139,7 +141,9 @@ def decoder(
     return Y
 
 
-# encoder_decoder: The model
+# --- The model
+
+
 def encoder_decoder(
     source: Int[np.ndarray, "n"],
     target: Int[np.ndarray, "m"],

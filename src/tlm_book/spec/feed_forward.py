@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 
-# feed_forward: The bend
+# --- The bend
+
+
 def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """max(x, 0), entry by entry. (T-relu)
 
@@ -64,7 +66,9 @@ def silu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return x / (1 + np.exp(-x))
 
 
-# feed_forward: A network on a graph
+# --- A network on a graph
+
+
 def vertex_sets(
     graph: nx.DiGraph,
 ) -> tuple[set[Hashable], set[Hashable], set[Hashable]]:
@@ -95,7 +99,6 @@ def vertex_sets(
     return inputs, set(graph) - inputs - outputs, outputs
 
 
-# feed_forward: A network on a graph
 @dataclass(frozen=True)
 class Network:
     """A feed-forward network on a directed acyclic graph. (B-ann-def)
@@ -132,7 +135,6 @@ class Network:
         expects(not bare, "graph", f"no bias on {bare[:1]}", wanted)
 
 
-# feed_forward: A network on a graph
 def preactivations(
     network: Network, x: Float[np.ndarray, "d"]
 ) -> dict[Hashable, float]:
@@ -173,7 +175,9 @@ def network_function(
     return np.array([z[v] for v in network.outputs])
 
 
-# feed_forward: Layers: the graph becomes matrices
+# --- Layers: the graph becomes matrices
+
+
 def mlp(
     X: Float[np.ndarray, "*n d"],
     weights: Sequence[Float[np.ndarray, "_ _"]],
@@ -203,7 +207,6 @@ def mlp(
     return z
 
 
-# feed_forward: Layers: the graph becomes matrices
 def layered_network(
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],
@@ -229,7 +232,9 @@ def layered_network(
     return Network(graph, inputs, outputs, dict.fromkeys(hidden, activation))
 
 
-# feed_forward: Doing without biases
+# --- Doing without biases
+
+
 def without_biases(
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],
@@ -256,7 +261,9 @@ def without_biases(
     return wider
 
 
-# feed_forward: The feed-forward layer of a transformer
+# --- The feed-forward layer of a transformer
+
+
 FORMULAS: dict[str, Callable[[Any], Any]] = {
     "relu": relu,
     "gelu": gelu,

@@ -31,7 +31,9 @@ __all__ = [
 ]
 
 
-# gradients: Derivatives by hand
+# --- Derivatives by hand
+
+
 def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
     """Entry (i, j) is ∂softmax(a)_i / ∂a_j = p_i (δ_ij − p_j). (T-softmax-jacobian)
 
@@ -75,7 +77,6 @@ def standardize_jacobian(
     return (np.eye(d) - bent) @ P / (sigma + eps)
 
 
-# gradients: Derivatives by hand
 def central_difference(
     f: Callable[..., Any], x: Float[np.ndarray, "d"], h: float = 1e-5
 ) -> Float[np.ndarray, "..."]:
@@ -90,7 +91,9 @@ def central_difference(
     return np.stack(columns, axis=-1)
 
 
-# gradients: Backwards through the block
+# --- Backwards through the block
+
+
 Array = np.ndarray
 
 
@@ -132,7 +135,6 @@ def layer_norm_backward(
     return dX, (dY * S).sum(axis=0), dY.sum(axis=0)
 
 
-# gradients: Backwards through the block
 def activation_derivative(
     Z: Float[Array, "..."], activation: str = "relu"
 ) -> Float[Array, "..."]:
@@ -174,7 +176,6 @@ def feed_forward_backward(
     return dX, {"A": dA, "k": dk, "B": dB, "l": dl}
 
 
-# gradients: Backwards through the block
 def attention_backward(
     dO: Float[Array, "n v"],
     Q: Float[Array, "n k"],
@@ -199,7 +200,6 @@ def attention_backward(
     return c * dS @ K, c * dS.T @ Q, A.T @ dO
 
 
-# gradients: Backwards through the block
 def multi_head_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
@@ -230,7 +230,6 @@ def multi_head_backward(
     return dX, {**weights, "W_O": dW_O, "b_O": db_O}
 
 
-# gradients: Backwards through the block
 def block_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],

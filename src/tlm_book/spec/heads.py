@@ -12,7 +12,9 @@ __all__ = [
 ]
 
 
-# heads: Three scores
+# --- Three scores
+
+
 def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
     """The mean of A[i, i−1] over i = 1, …, n−1. (T-head-scores)
 

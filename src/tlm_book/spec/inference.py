@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 
-# inference: Temperature
+# --- Temperature
+
+
 def tempered(
     z: Float[np.ndarray, "V"], temperature: float
 ) -> Float[np.ndarray, "V"]:
@@ -58,7 +60,9 @@ def next_distribution(
     return tempered(T(np.concatenate(([start], x)).astype(int))[-1], temperature)
 
 
-# inference: Choosing
+# --- Choosing
+
+
 def greedy(
     T: Model, x: Int[np.ndarray, "n"], n_new: int, start: int = 0
 ) -> Int[np.ndarray, "m"]:
@@ -76,7 +80,6 @@ def greedy(
     return x
 
 
-# inference: Choosing
 def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
     """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j
     of all u. (T-quantile) ValueError for another u.
@@ -109,7 +112,9 @@ def sample(
     return x
 
 
-# inference: Cutting the tail
+# --- Cutting the tail
+
+
 def keep(
     p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
 ) -> Float[np.ndarray, "V"]:
@@ -160,7 +165,6 @@ def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
     return keep(p, np.flatnonzero(p >= m * p.max()))
 
 
-# inference: Cutting the tail
 def penalized(
     z: Float[np.ndarray, "V"], x: Int[np.ndarray, "n"], penalty: float
 ) -> Float[np.ndarray, "V"]:
@@ -214,7 +218,9 @@ def sample_chosen(
     return x
 
 
-# inference: Several beginnings at once
+# --- Several beginnings at once
+
+
 class Hypothesis(NamedTuple):
     """A continuation, the logarithm of its probability, and its value.
 

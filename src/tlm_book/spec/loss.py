@@ -18,7 +18,9 @@ __all__ = [
 ]
 
 
-# loss: Shift by one
+# --- Shift by one
+
+
 def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
     """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x.
     (W-loss-shift, W-loss-maxlen)
@@ -34,7 +36,9 @@ def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
     return np.concatenate(([start], x[:-1]))
 
 
-# loss: Log-softmax
+# --- Log-softmax
+
+
 def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
     """Y[k, i] = Z[k, i] − log Σ_j exp(Z[k, j]), row by row, with the row's maximum
     subtracted first. (W-logsoftmax-def)
@@ -48,7 +52,9 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
     return Z - np.log(np.exp(Z).sum(axis=1, keepdims=True))
 
 
-# loss: The log-probability of a token
+# --- The log-probability of a token
+
+
 def sequence_log_probs(
     T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
 ) -> Float[np.ndarray, "n"]:
@@ -64,7 +70,9 @@ def sequence_log_probs(
     return Y[np.arange(len(x)), x]
 
 
-# loss: The loss of a text
+# --- The loss of a text
+
+
 def sequence_loss(
     T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
 ) -> float:
@@ -77,7 +85,9 @@ def sequence_loss(
     return float(-np.mean(sequence_log_probs(T, x, start)))
 
 
-# loss: Bits per byte
+# --- Bits per byte
+
+
 def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
     """n L / (N log 2): a loss in nats per token as bits per byte of text.
     (T-bits-per-byte)
@@ -94,7 +104,9 @@ def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
     return float(loss * n_tokens / (n_bytes * np.log(2)))
 
 
-# loss: Many texts at once
+# --- Many texts at once
+
+
 def _expects_weights(w: np.ndarray, y: np.ndarray) -> None:
     expects(
         w.shape == y.shape, "w", f"shape {w.shape}", f"the shape of y, {y.shape}"
@@ -128,7 +140,9 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
     return float(-(w * y).sum() / w.sum())
 
 
-# loss: Not the mean of the rows
+# --- Not the mean of the rows
+
+
 def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
     """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general.
     (W-row-average-def)

@@ -13,7 +13,9 @@ __all__ = [
 ]
 
 
-# multi_head: Definition
+# --- Definition
+
+
 def heads(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
@@ -51,7 +53,6 @@ def heads(
     ]
 
 
-# multi_head: Definition
 def multi_head(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
@@ -77,7 +78,9 @@ def multi_head(
     return H @ W_O + b_O
 
 
-# multi_head: Three matrices instead of one
+# --- Three matrices instead of one
+
+
 def multi_head_attention(
     Q: Float[np.ndarray, "m d"],
     K: Float[np.ndarray, "n d"],

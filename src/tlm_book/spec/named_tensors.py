@@ -49,7 +49,9 @@ __all__ = [
 ]
 
 
-# named_tensors: Tensors whose axes have names
+# --- Tensors whose axes have names
+
+
 def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
     """The entries of X, its axes in the order of `names`.
 
@@ -75,7 +77,6 @@ def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
     return X.dims == Y.dims and agree(X.values, Y.values, tol)
 
 
-# named_tensors: Tensors whose axes have names
 def _expects_axes(
     argument: str,
     X: NamedTensor,
@@ -112,7 +113,9 @@ def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
     return (X * Y).sum(axes)
 
 
-# named_tensors: Renaming
+# --- Renaming
+
+
 def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
     """X_{old→new}: the same entries, the axis `old` called `new`. (L-rename)
 
@@ -140,7 +143,9 @@ def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
     return X + Y
 
 
-# named_tensors: Functions on an axis, and their lifts
+# --- Functions on an axis, and their lifts
+
+
 def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     """exp(X) / Σ_ax exp(X), with exp(−∞) = 0. (L-softmax-def)
 
@@ -154,7 +159,6 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     return E / E.sum(ax)
 
 
-# named_tensors: Functions on an axis, and their lifts
 def lift(
     f: Callable[..., NamedTensor],
     sources: tuple[tuple[str, ...], ...],
@@ -196,7 +200,9 @@ def lift(
     return lifted
 
 
-# named_tensors: Layers, one line each
+# --- Layers, one line each
+
+
 def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTensor:
     """X ⊙_ax W + b. (L-linear-def)
 
@@ -232,7 +238,6 @@ def ffn(
     return linear(H, W_2, b_2, "hidden")
 
 
-# named_tensors: Layers, one line each
 def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     """(X − mean) / √(var + ε), mean and variance along the axes.
 
@@ -266,7 +271,9 @@ def normalize(
     return standardize(X, *axes, eps=eps) * gamma + beta
 
 
-# named_tensors: Attention, by name
+# --- Attention, by name
+
+
 def attention(
     Q: NamedTensor, K: NamedTensor, V: NamedTensor, mask: NamedTensor | None = None
 ) -> NamedTensor:
@@ -292,7 +299,9 @@ def attention(
     return dot(softmax(scores, "seq"), V, "seq")
 
 
-# named_tensors: Self-attention
+# --- Self-attention
+
+
 def self_attention(
     X: NamedTensor, w: Mapping[str, NamedTensor], mask: NamedTensor | None = None
 ) -> NamedTensor:
@@ -310,7 +319,9 @@ def self_attention(
     return rename(attention(Q, K, V, mask), "seq'", "seq")
 
 
-# named_tensors: The whole block
+# --- The whole block
+
+
 def block(
     X: NamedTensor,
     w: Mapping[str, NamedTensor],

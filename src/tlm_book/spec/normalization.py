@@ -20,7 +20,9 @@ __all__ = [
 ]
 
 
-# normalization: To standardize
+# --- To standardize
+
+
 def standardize(
     x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
 ) -> Float[np.ndarray, "d"]:
@@ -49,7 +51,9 @@ def standardize(
     return u / sigma
 
 
-# normalization: To normalize, and the layer
+# --- To normalize, and the layer
+
+
 def normalize(
     x: Float[np.ndarray, "d"],
     a: Float[np.ndarray, "d"],
@@ -85,7 +89,9 @@ def layer_norm(
     return np.stack([normalize(x, a, b, eps, eps_mode) for x in X])
 
 
-# normalization: Over any set of axes
+# --- Over any set of axes
+
+
 def standardize_over(
     X: Float[np.ndarray, "..."],
     axes: tuple[int, ...],
@@ -115,7 +121,9 @@ def standardize_over(
     return Y.reshape(slices.shape).transpose(np.argsort(order))
 
 
-# normalization: Batch, instance and layer norm
+# --- Batch, instance and layer norm
+
+
 NORM_AXES = {"batch": (0, 2), "instance": (2,), "layer": (1, 2)}
 
 

@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 
-# operators: Matrices as sequences of rows
+# --- Matrices as sequences of rows
+
+
 def agree(
     A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12
 ) -> bool:
@@ -38,7 +40,9 @@ def agree(
     return A.shape == B.shape and np.allclose(A, B, rtol=tol, atol=tol)
 
 
-# operators: Three notions
+# --- Three notions
+
+
 def is_rowwise(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -57,7 +61,6 @@ def is_rowwise(
     return all(agree(Y[i : i + 1], T(X[i : i + 1]), tol) for i in range(len(X)))
 
 
-# operators: Three notions
 def is_autoregressive(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -76,7 +79,6 @@ def is_autoregressive(
     return all(agree(Y[:i], T(X[:i]), tol) for i in range(1, len(X) + 1))
 
 
-# operators: Three notions
 def is_indexed_rowwise(
     T: Operator,
     X: Shaped[np.ndarray, "n ..."],
@@ -106,7 +108,9 @@ def is_indexed_rowwise(
     )
 
 
-# operators: The order of the rows
+# --- The order of the rows
+
+
 def is_equivariant(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -132,7 +136,9 @@ def is_equivariant(
     return True
 
 
-# operators: The mask and softmax
+# --- The mask and softmax
+
+
 def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """◺A: entry (i, j) of A where j ≤ i, −∞ where j > i. (W-mask-op-def)
 
@@ -149,7 +155,6 @@ def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     return np.where(j <= i, A, -np.inf)
 
 
-# operators: The mask and softmax
 def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0.
 
@@ -168,7 +173,6 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     return E / E.sum(axis=1, keepdims=True)
 
 
-# operators: The mask and softmax
 def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """softmax(◺A), row by row: lower triangular, each row sums to 1.
     (W-masked-softmax-claim)
@@ -182,7 +186,9 @@ def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     return softmax(causal_mask(A))
 
 
-# operators: Causal patterns and the product
+# --- Causal patterns and the product
+
+
 def is_causal_pattern(
     A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:

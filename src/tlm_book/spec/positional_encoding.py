@@ -15,7 +15,9 @@ __all__ = [
 ]
 
 
-# positional_encoding: The layer: add the first rows of a table
+# --- The layer: add the first rows of a table
+
+
 def add_positions(
     X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]
 ) -> Float[np.ndarray, "n d"]:
@@ -33,7 +35,9 @@ def add_positions(
     return X + P[: len(X)]
 
 
-# positional_encoding: Appending, adding, learning
+# --- Appending, adding, learning
+
+
 def append_positions(
     X: Float[np.ndarray, "n d"], M: int
 ) -> Float[np.ndarray, "n width"]:
@@ -54,7 +58,9 @@ def append_positions(
     return np.hstack([X, np.eye(M)[: len(X)]])
 
 
-# positional_encoding: A small network for content and place
+# --- A small network for content and place
+
+
 def joint_positions(
     X: Float[np.ndarray, "n d"],
     W_x: Float[np.ndarray, "d k"],
@@ -96,7 +102,9 @@ def summed_positions(
     return np.maximum(X @ W_x, 0) @ W_zx + np.maximum(e @ W_e, 0) @ W_ze
 
 
-# positional_encoding: The table of sines and cosines
+# --- The table of sines and cosines
+
+
 def sinusoid(
     M: int, d: int, start: int = 1, base: float = 10000.0
 ) -> Float[np.ndarray, "M d"]:
@@ -123,7 +131,9 @@ def sinusoid(
     return P
 
 
-# positional_encoding: Moving by an offset is a rotation
+# --- Moving by an offset is a rotation
+
+
 def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"]:
     """T_k with PE[p + k] = T_k PE[p] for every position: one rotation block for each
     pair of columns. (W-pe-offset-first)

@@ -25,7 +25,9 @@ __all__ = [
 ]
 
 
-# tokenization: Parts of words
+# --- Parts of words
+
+
 def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
     """A word cut from the left, each time the longest piece that fits; pieces after
     the first are written ##. None when nothing fits. (A-subword-fallback)
@@ -45,7 +47,9 @@ def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
     return found
 
 
-# tokenization: Bytes
+# --- Bytes
+
+
 def utf8(c: str) -> bytes:
     """The one to four bytes of one character, by its code point x = ord(c).
     (B-utf8-map)
@@ -87,7 +91,9 @@ def text_bytes(text: str) -> list[int]:
     return [b for c in text for b in utf8(c)]
 
 
-# tokenization: Corpus and base vocabulary
+# --- Corpus and base vocabulary
+
+
 END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
 
 
@@ -118,7 +124,9 @@ def first_tokens(text: str, base: list[bytes]) -> list[int]:
     return [base.index(utf8(c)) for c in text]
 
 
-# tokenization: Learning merges
+# --- Learning merges
+
+
 Pair = tuple[int, int]
 
 
@@ -161,7 +169,6 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
     return done
 
 
-# tokenization: Learning merges
 def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
     """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
     most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
@@ -204,7 +211,9 @@ def vocabulary(merges: list[Pair]) -> list[bytes]:
     return strings
 
 
-# tokenization: Encoding
+# --- Encoding
+
+
 def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
     """s after every merge, in the order in which they were learned.
     (B-tokenize-canonical)

@@ -14,7 +14,9 @@ __all__ = [
 ]
 
 
-# training: What to beat
+# --- What to beat
+
+
 def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
@@ -34,7 +36,9 @@ def bigram_table(
     return P
 
 
-# training: Two tokens back
+# --- Two tokens back
+
+
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥
     1 of one order. (T-kneser-ney)
@@ -74,7 +78,9 @@ def kneser_ney(
     return (c - D + below * D.sum()) / c.sum()
 
 
-# training: One step
+# --- One step
+
+
 def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
     """g, shortened to length c where it is longer. (T-clip)
 

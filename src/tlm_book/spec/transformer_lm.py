@@ -17,7 +17,9 @@ __all__ = [
 ]
 
 
-# transformer_lm: The final layer
+# --- The final layer
+
+
 def final_layer(
     X: Float[np.ndarray, "n d"],
     Y: Float[np.ndarray, "d V"],
@@ -37,7 +39,9 @@ def final_layer(
     return X @ Y + b
 
 
-# transformer_lm: The model
+# --- The model
+
+
 def transformer_lm(
     t: Int[np.ndarray, "n"],
     E: Float[np.ndarray, "V d"],

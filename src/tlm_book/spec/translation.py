@@ -16,7 +16,9 @@ __all__ = [
 ]
 
 
-# translation: Writing a sentence
+# --- Writing a sentence
+
+
 def next_log_probs(T: Model, y: Sequence[int], start: int) -> Float[np.ndarray, "V"]:
     """log P(· | source, y): log-softmax of the last row of T(start, y_1, …, y_k).
 
@@ -41,7 +43,9 @@ def greedy_search(T: Model, start: int, stop: int, max_new: int) -> list[int]:
     return y
 
 
-# translation: Several at once
+# --- Several at once
+
+
 def beam_search(
     T: Model,
     start: int,
