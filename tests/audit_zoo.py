@@ -153,6 +153,21 @@ def decoder(part: Callable[[], nn.Module], place: str = "mix", at: int = 1) -> C
 # --- Attention that looks ahead
 
 
+class SmallNoMask(Attention):
+    """No mask, and the row itself is added: with the small weights of a fresh model it is a thousand times louder than all the others."""
+
+    def __init__(self):
+        super().__init__()
+        for weight in self.parameters():
+            nn.init.normal_(weight, std=0.02)
+
+    def mask(self, scores: Tensor) -> Tensor:
+        return scores
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
+
+
 class NoMask(Attention):
     def mask(self, scores):
         return scores
@@ -414,6 +429,7 @@ class NextTokenDecoder(Decoder):
 
 PLANTED = [
     *(Case(f"no mask in block {k}", decoder(NoMask, "attention", k), f"blocks.{k}.attention", "mask missing") for k in range(3)),
+    Case("no mask beside a loud residual", decoder(SmallNoMask, "attention"), "blocks.1.attention", "mask missing"),
     Case("mask off by one", decoder(lambda: Ahead(1), "attention"), "blocks.1.attention", "mask off by one"),
     Case("mask off by three", decoder(lambda: Ahead(3), "attention", 2), "blocks.2.attention", "mask off by 3"),
     Case("no mask in evaluation", decoder(lambda: When(lambda m, n: m.training), "attention", 0), "blocks.0.attention", "mask missing", setting="eval"),
@@ -441,14 +457,14 @@ PLANTED = [
     Case("convolution, five wide", decoder(lambda: Across(nn.Conv1d(D, D, 5, padding="same"))), "blocks.1.mix.layer", "convolution padding: the window reaches 2 rows"),
     Case("bidirectional LSTM", decoder(lambda: First(nn.LSTM(D, D // 2, batch_first=True, bidirectional=True))), "blocks.1.mix.layer", "bidirectional"),
     Case("bidirectional GRU", decoder(lambda: First(nn.GRU(D, D // 2, batch_first=True, bidirectional=True)), at=2), "blocks.2.mix.layer", "bidirectional"),
-    Case("backward running sum", decoder(f(lambda x: x.flip(-2).cumsum(-2).flip(-2).tanh())), "blocks.1.mix", "later rows are heard, every one"),
+    Case("backward running sum", decoder(f(lambda x: x.flip(-2).cumsum(-2).flip(-2).tanh())), "blocks.1.mix", "later rows are seen, every one"),
     Case("running share of the total", decoder(f(lambda x: x.exp().cumsum(-2) / x.exp().sum(-2, keepdim=True))), "blocks.1.mix", ""),
     Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "pooling"),
     Case("largest added", decoder(f(lambda x: x + x.amax(-2, keepdim=True))), "blocks.1.mix", "pooling"),
     Case("pooling layer", decoder(lambda: Pooled(nn.AdaptiveAvgPool1d(1))), "blocks.1.mix.pool", "pooling"),
     Case("last row added", decoder(f(lambda x: x + x[..., -1:, :])), "blocks.1.mix", "last row"),
     Case("wrapped around: row 0 gets the last", decoder(f(lambda x: x.roll(1, -2))), "blocks.1.mix", "last row"),
-    Case("shifted the wrong way", decoder(f(lambda x: x + F.pad(x[..., 1:, :], (0, 0, 0, 1)))), "blocks.1.mix", "an offset: each row hears 1 row ahead"),
+    Case("shifted the wrong way", decoder(f(lambda x: x + F.pad(x[..., 1:, :], (0, 0, 0, 1)))), "blocks.1.mix", "an offset: each row sees 1 row ahead"),
     Case("reversed", decoder(f(lambda x: x.flip(-2))), "blocks.1.mix", "reversed"),
     Case("sorted", decoder(f(lambda x: x.sort(-2).values)), "blocks.1.mix", "sort"),
     Case("ranks", decoder(f(lambda x: x.argsort(-2).argsort(-2).to(x))), "blocks.1.mix", "sort, rank, dispatch"),
@@ -541,7 +557,7 @@ class StateSpace(nn.Module):
 
 
 class LongConv(StateSpace):
-    """The same as one convolution, through the Fourier transform: exact but for rounding, which every row hears."""
+    """The same as one convolution, through the Fourier transform: exact but for rounding, which mixes all rows."""
 
     def forward(self, x):
         n = x.shape[-2]
@@ -786,7 +802,7 @@ class TimesMask(Attention):
 
 
 class Prefix(Attention):
-    """The first four rows hear each other, as in a prefix model."""
+    """The first four rows see each other, as in a prefix model."""
 
     def later(self, n):
         later = super().later(n)

@@ -14,22 +14,29 @@ import pytest
 import torch
 from torch import nn
 
-from tlm_book import auditing
-from tlm_book.auditing import assert_autoregressive, audit
+from tlm_book.auditing import (
+    assert_autoregressive,
+    audit,
+    inputs,
+    run,
+    state,
+    tensors,
+    trial,
+)
 from tlm_book.operators import derive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def run(case: zoo.Case, **options):
+def audited(case: zoo.Case, **options):
     torch.manual_seed(0)
-    model, inputs, *own = case.make()
-    return audit(model, inputs, progress=False, **case.options, **(own[0] if own else {}), **options)
+    model, example, *own = case.make()
+    return audit(model, example, progress=False, **case.options, **(own[0] if own else {}), **options)
 
 
 @pytest.mark.parametrize("case", zoo.PLANTED, ids=lambda case: case.name)
 def test_a_planted_leak_is_found_and_its_module_named(case):
-    report = run(case)
+    report = audited(case)
     assert not report.ok
     named = [leak for leak in report.leaks if leak.fault == case.fault]
     assert named and {leak.module for leak in report.leaks} == {case.module}, report
@@ -43,7 +50,7 @@ def test_a_planted_leak_is_found_and_its_module_named(case):
 
 @pytest.mark.parametrize("case", zoo.CLEAN, ids=lambda case: case.name)
 def test_a_clean_model_is_not_accused(case):
-    report = run(case)
+    report = audited(case)
     assert report.ok and not report.leaks and not report.problems, report
 
 
@@ -76,7 +83,7 @@ def test_some_of_the_clean_are_proved():
 def found_wrong(cases) -> list[str]:
     wrong = []
     for case in cases:
-        report = run(case)
+        report = audited(case)
         planted = case in zoo.PLANTED
         named = [leak for leak in report.leaks if leak.fault == case.fault and leak.module == case.module and case.cause in leak.cause]
         if report.ok == planted or planted and not named or not planted and report.problems:
@@ -89,25 +96,25 @@ def named(*names: str) -> list[zoo.Case]:
 
 
 BREAKS = {
-    "no derivatives": ("_derivatives", lambda *a: None, ["mask of −60, below all rounding", "10⁻²⁰ of the mean, below all rounding"]),
-    "nothing replaced": ("_replaced", lambda *a: None, ["detached mean", "ranks"]),
-    "nothing removed": ("_removed", lambda *a: None, ["positions as fractions of n", "temperature by n"]),
-    "a tolerance of a thousandth": ("_noise", lambda *a: 1e-3, ["a cache that forgets"]),
-    "no tolerance": ("_noise", lambda *a: 0.0, ["state space by Fourier transform", "softmax steadied by the largest of all scores"]),
-    "no rounding is measured": ("_shaken", lambda *a: 0.0, ["Fourier transform with an offset"]),
-    "no padding": ("_padded", lambda *a: None, ["padding mask in place of ◺"]),
-    "no cache": ("_cached", lambda *a: None, ["a cache that forgets"]),
-    "no other sequences": ("_others_in_batch", lambda *a: None, ["batch and rows confused", "softmax over the batch"]),
-    "no intervention": ("_explains", lambda *a: False, ["pooling layer"]),
-    "the last culprit, not the first": ("_blame", lambda calls, differs: (len(calls) - 1, []), ["no mask in block 0", "final norm over the rows"]),
-    "no weights in double": ("_on_copies", lambda modules, dtype, whole=auditing._on_copies: whole(modules, None), ["a billionth of the mean"]),
-    "generators run on": ("_hold", lambda *a: None, ["dropout", "dropout of whole rows"]),
-    "units of the outer precision": ("_Precision", lambda: contextlib.nullcontext(SimpleNamespace(eps=0.0)), ["Fourier transform in float32"]),
-    "other padding is no noise": ("_repadded", lambda *a: 0.0, ["another kernel for padding"]),
-    "the mask of a chunk cut like the chunk": ("_beside", lambda *a, whole=auditing._beside: whole(*a[:4], 0), ["a left-padded batch"]),
-    "outputs not copied": ("_Trial.rows", lambda trial, *a, **k: auditing._as_rows(trial, auditing._tensor_of(trial.raw(*a, **k))), ["a mean in one memory"]),
-    "padding is no row": ("_Trial.hides", lambda *a: False, ["a left-padded batch whose padding sees all"]),
-    "the input itself": ("_Inputs.back", lambda self, x: x.movedim((0, 1), (self.batch_axis, self.axis)), ["spoils its input"]),
+    "no derivatives": ("experiments.try_derivatives", lambda *a: None, ["mask of −60, below all rounding", "10⁻²⁰ of the mean, below all rounding"]),
+    "nothing replaced": ("experiments.try_replaced", lambda *a: None, ["detached mean", "ranks"]),
+    "nothing removed": ("experiments.try_removed", lambda *a: None, ["positions as fractions of n", "temperature by n"]),
+    "a tolerance of a thousandth": ("noise.noise_level", lambda *a: 1e-3, ["a cache that forgets"]),
+    "no tolerance": ("noise.noise_level", lambda *a: 0.0, ["state space by Fourier transform", "softmax steadied by the largest of all scores"]),
+    "no rounding is measured": ("noise.shaken", lambda *a: 0.0, ["Fourier transform with an offset"]),
+    "no padding": ("experiments.try_padding", lambda *a: None, ["padding mask in place of ◺"]),
+    "no cache": ("experiments.try_cache", lambda *a: None, ["a cache that forgets"]),
+    "no other sequences": ("experiments.try_batch", lambda *a: None, ["batch and rows confused", "softmax over the batch"]),
+    "no intervention": ("blame.explains", lambda *a: False, ["pooling layer"]),
+    "the last culprit, not the first": ("blame.first_to_differ", lambda calls, differs: (len(calls) - 1, []), ["no mask in block 0", "final norm over the rows"]),
+    "no weights in double": ("run.on_copies", lambda modules, dtype, whole=state.on_copies: whole(modules, None), ["a billionth of the mean"]),
+    "generators run on": ("trial.seed_everything", lambda *a: None, ["dropout", "dropout of whole rows"]),
+    "units of the outer precision": ("noise.CoarsestType", lambda: contextlib.nullcontext(SimpleNamespace(eps=0.0)), ["Fourier transform in float32"]),
+    "other padding is no noise": ("noise.repadded", lambda *a: 0.0, ["another kernel for padding"]),
+    "the mask of a chunk cut like the chunk": ("trial.cut_beside", lambda *a, whole=inputs.cut_beside: whole(*a[:4], 0), ["a left-padded batch"]),
+    "outputs not copied": ("trial.Trial.rows", lambda self, *a, **k: trial.as_rows(self, tensors.tensor_of(self.raw(*a, **k))), ["a mean in one memory"]),
+    "padding is no row": ("trial.Trial.hides", lambda *a: False, ["a left-padded batch whose padding sees all"]),
+    "the input itself": ("inputs.Inputs.back", lambda self, x: x.movedim((0, 1), (self.batch_axis, self.axis)), ["spoils its input"]),
 }
 
 
@@ -166,12 +173,12 @@ KEPT = ["no mask in block 1", "batch norm in training", "counts its calls", "noi
 def test_the_model_is_as_it_was(name):
     (case,) = named(name)
     torch.manual_seed(0)
-    model, inputs, *_ = case.make()
+    model, example, *_ = case.make()
     next(iter(model.parameters()), torch.zeros(())).requires_grad_(False)
     model.train(name != "GPT-2")
     handle = model.register_forward_hook(lambda *args: None)
     before, states = picture(model), generators()
-    audit(model, inputs, progress=False, **case.options)
+    audit(model, example, progress=False, **case.options)
     assert picture(model) == before and generators() == states
     handle.remove()
 
@@ -280,7 +287,7 @@ def test_an_exception_in_derivatives_is_reported():
 def test_the_progress_bar_is_shown_and_closed(monkeypatch):
     bars = []
 
-    class Bar(auditing.tqdm):
+    class Bar(run.tqdm):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **(options | {"delay": 0, "mininterval": 0, "file": io.StringIO()}))
             bars.append(self)
@@ -290,7 +297,7 @@ def test_the_progress_bar_is_shown_and_closed(monkeypatch):
             super().close()
             self.closed += 1
 
-    monkeypatch.setattr(auditing, "tqdm", Bar)
+    monkeypatch.setattr(run, "tqdm", Bar)
     audit(nn.Linear(zoo.D, 2), zoo.rows())
     with pytest.raises(KeyboardInterrupt):
         audit(Fails(), zoo.rows())

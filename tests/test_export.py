@@ -54,19 +54,20 @@ def test_an_edited_package_is_noticed(tmp_path, monkeypatch):
 
 def toy(monkeypatch, *cells: str) -> dict[str, str]:
     """The modules of a chapter `toy` of these code cells, below the heading "Part"."""
-    made = [nbformat.v4.new_markdown_cell("# A toy\n\n## Part"), *map(nbformat.v4.new_code_cell, cells)]
+    made = [*map(nbformat.v4.new_markdown_cell, ("# A toy", "## Part")), *map(nbformat.v4.new_code_cell, cells)]
     monkeypatch.setattr(export, "read", lambda chapter: nbformat.v4.new_notebook(cells=made))
     return export.modules_of("toy")
 
 
 def test_a_room_of_a_package_and_private_cells(monkeypatch):
-    cells = "#| export toy.room\nimport math", "#| export toy.room\n#| private\ndef half(x):\n    return x / 2", "#| export toy.room\nTAU = 2 * math.pi + half(0)"
+    cells = '#| export toy.room\n"""A room."""\nimport math', "#| export toy.room\n#| private\ndef half(x):\n    return x / 2", "#| export toy.room\nTAU = 2 * math.pi + half(0)"
     (module, text), = toy(monkeypatch, *cells).items()
-    assert module == "toy.room" and text.startswith('"""Part. Generated from book/toy.ipynb')
+    assert module == "toy.room" and text.startswith('"""A room. Generated from book/toy.ipynb')
     names: dict = {}
     exec(text, names)
     assert names["__all__"] == ["TAU"] and names["half"](3) == 1.5
-    assert text.count("# --- Part") == 1 and text.count("toy") == 1
+    assert text.count("# --- Part") == 1 and text.count("toy") == 1 and text.count("A room") == 1
+    assert toy(monkeypatch, "#| export toy\nx = 1")["toy"].startswith('"""A toy. Generated')
 
 
 @pytest.mark.parametrize("place", ["other", "spec.other", "other.room", "toy.a.b", "spec.toy.room", "toy.Room", "toys", "toy.", ""])

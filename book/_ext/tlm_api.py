@@ -74,8 +74,8 @@ def chapter_of(text):
     return found and found[1]
 
 
-def entries(source, module):
-    """The entries of one module in the order of its `__all__`."""
+def entries(source, module, names=None):
+    """The entries of one module: of these names, or in the order of its `__all__`."""
     text = module_file(source, module).read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
     chapter = chapter_of(text)
@@ -91,9 +91,9 @@ def entries(source, module):
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}.{module}."):
             elsewhere |= {alias.name: node.module.removeprefix(f"{PACKAGE}.") for alias in node.names}
     found = []
-    for name in ast.literal_eval(defined["__all__"].value):
+    for name in names or ast.literal_eval(defined["__all__"].value):
         if name in elsewhere:  # a package offers what its parts define
-            found += [entry._replace(module=module) for entry in entries(source, elsewhere[name]) if entry.name == name]
+            found += [entry._replace(module=module) for entry in entries(source, elsewhere[name], [name])]
             continue
         node = defined[name]
         above = [title for line, title in sections if line <= node.lineno]

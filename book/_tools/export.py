@@ -3,8 +3,8 @@
     python book/_tools/export.py            rewrite the modules and the package's copy of book/data
     python book/_tools/export.py --check    change nothing; exit 1 and name what differs
 
-A chapter X exports to `X`, to `spec.X`, or, where X is a package, to its rooms `X.room`. The names of a cell with a second line
-`#| private` stay out of `__all__`. A file whose first line does not say "Generated from" is written by hand and left alone.
+A chapter X exports to `X`, to `spec.X`, or, where X is a package, to its rooms `X.room`. A module is called like its chapter, unless
+its first cell begins with a docstring. The names of a cell with a second line `#| private` stay out of `__all__`. A file whose first line does not say "Generated from" is written by hand and left alone.
 """
 
 import ast
@@ -94,12 +94,21 @@ def modules_of(chapter: str) -> dict[str, str]:
     for module, some in pieces.items():
         if missing := undefined_names("\n\n".join(piece.code for piece in some)):
             raise SystemExit(f"book/{chapter}.ipynb: the cells that make {module!r} use names that they never define: {', '.join(missing)}")
-    return {module: module_text(chapter, some[0].section if module in rooms else title, some) for module, some in pieces.items()}
+    return {module: module_text(chapter, title, some) for module, some in pieces.items()}
+
+
+def split_docstring(code: str, otherwise: str) -> tuple[str, str]:
+    """The docstring with which a first cell begins, on one line, and the code below it."""
+    first, doc = ast.parse(code).body[:1], ast.get_docstring(ast.parse(code))
+    if doc is None:
+        return otherwise, code
+    return " ".join(doc.split()).rstrip("."), "\n".join(code.splitlines()[first[0].end_lineno :]).strip("\n")
 
 
 def module_text(chapter: str, title: str, pieces: list[Piece]) -> str:
     """One module: a head that names its chapter, the first cell (imports), `__all__`, then the cells in order, each section under its heading."""
-    imports, *rest = pieces
+    (_, imports, _), *rest = pieces
+    title, imports = split_docstring(imports, title)
     names = dict.fromkeys(name for piece in pieces if piece.public for name in public_names(piece.code))
     listed = "".join(f'    "{name}",\n' for name in names)
     public = f"__all__ = [\n{listed}]" if names else "__all__: list[str] = []"
@@ -109,7 +118,7 @@ def module_text(chapter: str, title: str, pieces: list[Piece]) -> str:
         above = section
     return (
         f'"""{title}{"" if title[-1] in "?!" else "."} Generated from book/{chapter}.ipynb: edit the notebook, then `make export`."""\n\n'
-        f"{imports.code}\n\n{public}\n{body}"
+        f"{imports}\n\n{public}\n{body}"
     )
 
 

@@ -40,7 +40,7 @@ def forgetful(step: Any) -> Iterator[tuple[str, object]]:
 
 
 class Counted:
-    """An operator in which row c alone hears one other row, and which counts how often it is called."""
+    """An operator in which row c alone depends on another row, and which counts how often it is called."""
 
     def __init__(self, c: int, j: int, calls: list[int]) -> None:
         self.c, self.j, self.calls = c, j, calls
@@ -68,20 +68,20 @@ def by_rows(T: Callable[[Tensor], Tensor], X: Tensor) -> int:
     for j in range(len(X)):
         other = X.clone()
         other[j] += 1
-        heard = set((T(other) != T(X)).any(-1).nonzero().flatten().tolist()) - {j}
-        if heard:
-            return heard.pop()
+        found = set((T(other) != T(X)).any(-1).nonzero().flatten().tolist()) - {j}
+        if found:
+            return found.pop()
     return -1
 
 
 def one_round_a_bit(T: Callable[[Tensor], Tensor], X: Tensor) -> int:
-    heard, Y = set(), T(X)
+    found, Y = set(), T(X)
     for bit in range((len(X) - 1).bit_length()):
         rows = [j for j in range(len(X)) if j >> bit & 1]
         other = X.clone()
         other[rows] += 1
-        heard |= set((T(other) != Y).any(-1).nonzero().flatten().tolist()) - set(rows)
-    return heard.pop() if heard else -1
+        found |= set((T(other) != Y).any(-1).nonzero().flatten().tolist()) - set(rows)
+    return found.pop() if found else -1
 
 
 mean = lambda X: X + X.mean(-2, keepdim=True)
@@ -107,7 +107,7 @@ EXERCISES = [
          lambda row, total: (row if total is None else (1 - 1e-9) * (row + total) / (1 - 1e-9),) * 2],
     ),
     holds(
-        "a function `find(T, X)` that returns the number of the output row which hears another row",
+        "a function `find(T, X)` that returns the number of the output row that depends on another row",
         finder,
         [by_rows, one_round_a_bit, lambda T, X: 0, lambda T, X: len(X) - 2],
     ),

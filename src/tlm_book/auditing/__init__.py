@@ -1,0 +1,14 @@
+"""Does this model see the future? `audit` decides by experiment, names the culprit and guesses at the cause.
+
+    from tlm_book.auditing import audit
+    print(audit(model, inputs))
+
+Written by hand. Who reads it begins with `cuts` (rows replaced, rows removed), `derivatives`, `noise` and `blame`, which are the
+statements of the chapter as code; `inputs`, `trial` and `state` run any model on any sequence and leave it as it was; `experiments`
+and `run` put it together.
+"""
+
+from tlm_book.auditing.report import Leak, Report
+from tlm_book.auditing.run import assert_autoregressive, audit
+
+__all__ = ["Leak", "Report", "audit", "assert_autoregressive"]

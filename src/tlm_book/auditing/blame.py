@@ -1,0 +1,196 @@
+"""Who did it: every call of a module is traced, and the first to be at fault is named. (T-audit-culprit)"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor, nn
+
+from tlm_book.auditing.derivatives import differentiable_inputs
+from tlm_book.auditing.tensors import (
+    attempt,
+    largest,
+    map_tensors,
+    row_changes,
+    tensors_in,
+)
+from tlm_book.auditing.trial import Trial, Witness
+
+
+@dataclass
+class Call:
+    """One call of a module: what went in and what came out, copied."""
+
+    path: str
+    module: Any
+    args: Any
+    kwargs: Any
+    output: Any
+    axes: list[tuple[int, ...]] = field(default_factory=list)  # row axes, inputs first
+
+    def tensors(self) -> list[Tensor]:
+        return tensors_in([self.args, self.kwargs, self.output])
+
+    def inputs(self) -> int:
+        return len(tensors_in([self.args, self.kwargs]))
+
+
+def trace(trial: Trial, x: Shaped[Tensor, "batch n *d"], **extra: Any) -> list[Call]:
+    """Every call of a module, in the order in which they return; the whole comes last."""
+    calls, waiting, hooks = [], [], []
+
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+        waiting.append((map_tensors(args, Tensor.clone), map_tensors(kwargs, Tensor.clone)))
+
+    def leave(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            given = waiting.pop()
+            calls.append(Call(path, module, *given, map_tensors(output, Tensor.clone)))
+
+        return hook
+
+    try:
+        for path, module in trial.modules.items():
+            hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True, prepend=True))
+            hooks.append(module.register_forward_hook(leave(path), with_kwargs=True))
+        y = trial.rows(x, **extra)
+    finally:
+        for handle in hooks:
+            handle.remove()
+    if calls and calls[-1].module is trial.model:
+        return calls
+    return [*calls, Call("", trial.model, [x], {}, [y], [(1,), (1,)])]
+
+
+def mark_row_axes(calls: Sequence[Call], fewer: Sequence[Call], n: int, m: int) -> None:
+    """Which axes have a row for each row of the sequence: those of size n that are m in the trace at m rows."""
+    shapes = lambda some: [(call.path, len(call.tensors())) for call in some]
+    aligned = shapes(calls) == shapes(fewer)
+    for k, call in enumerate(calls):
+        others = fewer[k].tensors() if aligned else call.tensors()
+        call.axes = []
+        for t, o in zip(call.tensors(), others):
+            axes = [axis for axis, size in enumerate(t.shape) if size == n]
+            if aligned:
+                axes = [a for a in axes if o.dim() == t.dim() and o.shape[a] == m]
+            call.axes.append(tuple(axes))
+
+
+def differ(
+    a: Shaped[Tensor, "..."],
+    b: Shaped[Tensor, "..."],
+    axes: tuple[int, ...],
+    here: Int[Tensor, " k"],
+    there: Int[Tensor, " k"],
+) -> bool:
+    """Do the kept rows of two tensors differ by more than rounding?"""
+    for axis in axes:
+        a, b = a.index_select(axis, here), b.index_select(axis, there)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return True
+    if a.numel() == 0:
+        return False
+    gap = float(row_changes(a.reshape(1, 1, -1), b.reshape(1, 1, -1)).max())
+    eps = torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
+    return gap > 2**6 * eps * largest(a)
+
+
+def compare_traces(
+    calls: Sequence[Call], others: Sequence[Call], here: Int[Tensor, " k"], there: Int[Tensor, " k"]
+) -> Callable[[int], list[bool]]:
+    """Which tensors of a call, inputs first, differ between two traces in the kept rows: here and there."""
+    turn: dict[str, list[Call]] = {}
+    for other in others:
+        turn.setdefault(other.path, []).append(other)
+    partner = [turn[c.path].pop(0) if turn.get(c.path) else c for c in calls]
+
+    def differs(index: int) -> list[bool]:
+        call, other = calls[index], partner[index]
+        pairs = zip(call.tensors(), other.tensors(), call.axes)
+        return [differ(a, b, axes, here, there) for a, b, axes in pairs]
+
+    return differs
+
+
+def first_to_differ(calls: Sequence[Call], differs: Callable[[int], list[bool]]) -> tuple[int | None, list[int]]:
+    """The first call with rows in its output that differ while none of its inputs does; and the calls inside it whose output
+    without rows, as of a mean of all rows, differs while their inputs do not.
+    """
+    pooled: list[int] = []
+    for index, call in enumerate(calls):
+        flags, k = differs(index), call.inputs()
+        if any(flags[:k]) or not any(flags[k:]):
+            continue
+        if any(flag and axes for flag, axes in zip(flags[k:], call.axes[k:])):
+            return index, [i for i in pooled if calls[i].path.startswith(call.path)]
+        pooled.append(index)
+    return None, pooled
+
+
+def derivatives_of_calls(trial: Trial, found: Witness) -> tuple[list[Call], Callable[[int], list[bool]]]:
+    """The trace; and which tensors of a call have, in their rows up to the witness's, a derivative by its column."""
+    column, draw = found.source, torch.Generator().manual_seed(0)
+    keep = torch.arange(found.row + 1, device=found.x.device)
+    with torch.enable_grad(), differentiable_inputs(trial, found.x) as (given, leaves):
+        calls = trace(trial, given)
+
+    @torch.enable_grad()
+    def depends(t: Tensor, axes: tuple[int, ...]) -> bool:
+        if not (t.requires_grad and t.is_floating_point()):
+            return False
+        for axis in axes:
+            t = t.index_select(axis, keep)
+        form = (t * torch.randn(t.shape, generator=draw).to(t)).nan_to_num(0.0, 0.0, 0.0)
+        kept = partial(torch.autograd.grad, retain_graph=True, allow_unused=True)
+        grads = kept(form.sum(), leaves, materialize_grads=True)
+        return any(bool(g.reshape(*found.x.shape[:2], -1)[:, column].any()) for g in grads)
+
+    return calls, lambda index: [depends(*pair) for pair in zip(calls[index].tensors(), calls[index].axes)]
+
+
+def explains(trial: Trial, calls: Sequence[Call], index: int, found: Witness, keep: Int[Tensor, " k"]) -> bool:
+    """Does the fault vanish when this one call is made to return what it returned for the other sequence?"""
+    call, turns = calls[index], itertools.count()
+    which = sum(earlier.path == call.path for earlier in calls[:index])
+
+    def patch(module: nn.Module, args: Any, output: Any) -> Any:
+        single = isinstance(output, Tensor) and isinstance(call.output, Tensor)
+        return call.output if next(turns) == which and single else None
+
+    pair = found.x, found.other
+    base, before = (trial.rows(x, **found.extra)[:, keep] for x in pair)
+    handle = call.module.register_forward_hook(patch)
+    try:
+        after = trial.rows(found.other, **found.extra)[:, keep]
+    finally:
+        handle.remove()
+    return float(row_changes(after, base).max()) < 1e-3 * float(row_changes(before, base).max())
+
+
+def find_culprit(trial: Trial, fault: str, found: Witness) -> tuple[list[Call], int | None]:
+    """The trace at the witness, and the call in it that is the first to be at fault."""
+    n, m = found.x.shape[1], found.x.shape[1] - 1
+    cut = {key: mask[:, :m] for key, mask in found.extra.items()}
+    fewer = attempt(lambda: trace(trial, found.x[:, :m], **cut)) or []
+    if found.other is found.x:
+        calls, differs = derivatives_of_calls(trial, found)
+        mark_row_axes(calls, fewer, n, m)
+        return calls, first_to_differ(calls, differs)[0]
+    calls, others = (trace(trial, x, **found.extra) for x in (found.x, found.other))
+    stay = list(found.keep) or range(min(found.source, found.other.shape[1]))
+    keep = torch.tensor(stay, device=found.x.device)
+    mark_row_axes(calls, fewer, n, m)
+    there = keep
+    if fault == "batch":  # one sequence, alone or in a batch of two, must not change
+        size, another = (2, found.x[:1]) if len(found.x) > 1 else (1, found.other)
+        mark_row_axes(calls, trace(trial, another), size, 3 - size)
+        keep = keep if size == 2 else torch.zeros_like(keep)
+    index, pooled = first_to_differ(calls, compare_traces(calls, others, keep, there))
+    if fault == "future" and found.x.shape == found.other.shape:
+        pooled = [i for i in pooled if explains(trial, calls, i, found, keep)]
+        index = pooled[0] if pooled else index
+    return calls, index

@@ -1,0 +1,111 @@
+"""The two halves of the definition as experiments: rows are replaced, rows are removed. (T-audit-cuts)"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from tlm_book.auditing.tensors import (
+    describe_error,
+    largest,
+    row_changes,
+    spread_out,
+)
+from tlm_book.auditing.trial import Findings, Trial, Witness
+
+
+def fresh_rows(trial: Trial, x: Shaped[Tensor, "batch n *d"], kind: int, draw: torch.Generator) -> Shaped[Tensor, "batch n *d"]:
+    """Rows to put in the place of others: of the same kind, but different."""
+    if trial.inputs.tokens:
+        vocab = trial.plan.vocab_size
+        new = torch.randint(vocab, x.shape, generator=draw).to(x)
+        new = x[:, :1].expand_as(x) if kind % 2 else new
+        return torch.where(new == x, (new + 1) % vocab, new)
+    if kind % 2:
+        return -3 * x.flip(1) + x[:, :1]  # larger, and in another order
+    like = torch.randn(x.shape, generator=draw, dtype=torch.float32).to(x)
+    return x.mean() + like * (x.std() if x.numel() > 1 and x.std() > 0 else 1.0)
+
+
+def splice(
+    x: Shaped[Tensor, "batch n *d"], new: Shaped[Tensor, "batch n *d"], start: int, stop: int | None = None
+) -> Shaped[Tensor, "batch n *d"]:
+    """x with the rows from `start` to `stop` replaced."""
+    stop = x.shape[1] if stop is None else stop
+    return torch.cat([x[:, :start], new[:, start:stop], x[:, stop:]], 1)
+
+
+def changes_of_rows(
+    trial: Trial, x: Shaped[Tensor, "batch n *d"], others: Iterable[Tensor], **extra: Any
+) -> Iterator[Float[np.ndarray, " n"]]:
+    """The change of every row when x is replaced by each of the others, as a part of the largest output."""
+    base, waiting, size = trial.rows(x, **extra), iter(others), 0
+    scale = largest(base) or 1.0
+    while some := list(itertools.islice(waiting, trial.plan.batch)):
+        if trial.random and len(some) != size:  # the same draws for the same places
+            size = len(some)
+            base = trial.rows(x.repeat_interleave(size, 0), **extra)
+        gaps = row_changes(trial.rows(torch.cat(some), **extra), base) / scale
+        trial.plan.bar(len(some))
+        yield from gaps.cpu().numpy()
+
+
+def try_replaced(trial: Trial, n: int, found: Findings) -> None:
+    """Replace the rows after each cut: rows up to it must stay."""
+    x, draw = trial.first(n), torch.Generator().manual_seed(n)
+    fresh = [fresh_rows(trial, x, kind, draw) for kind in range(trial.plan.kinds)]
+    jobs = [(new, cut) for new in fresh for cut in range(1, n)]
+    found.effects = np.zeros((n, n))
+    others = (splice(x, *job) for job in jobs)
+    for (new, cut), gap in zip(jobs, changes_of_rows(trial, x, others)):
+        found.effects[:, cut] = np.maximum(found.effects[:, cut], gap)
+        i = int(gap[:cut].argmax())
+        if gap[i] > trial.tolerance:
+            witness = Witness(gap[i], i, cut, x, splice(x, new, cut))
+            found.add("future", "replaced rows", n, witness)
+
+
+def try_removed(trial: Trial, n: int, found: Findings) -> None:
+    """Remove the rows from m on: the rows that are left must stay."""
+    x = trial.first(n)
+    base = trial.rows(x)
+    scale = largest(base) or 1.0
+    for m in range(1, n):
+        try:
+            y = trial.rows(x[:, :m])
+        except Exception as error:
+            found.problems.append(f"at n = {m} it raises {describe_error(error)}")
+            continue
+        if y.shape[1:] != (m, base.shape[2]):
+            found.problems.append("at other lengths its rows have another width: removed rows are not compared")
+            return
+        gap = (row_changes(y, base[:, :m])[0] / scale).cpu().numpy()
+        trial.plan.bar(1)
+        i = int(gap.argmax())
+        if gap[i] > trial.tolerance:
+            found.add("length", "removed rows", m, Witness(gap[i], i, m, x, x[:, :m]))
+
+
+def single_row_effects(trial: Trial, n: int, columns: Sequence[int]) -> Float[np.ndarray, "n m"]:
+    """The change of every row when one input row j is replaced, for these j; noise is 0."""
+    x, draw = trial.first(n), torch.Generator().manual_seed(n + 1)
+    fresh = [fresh_rows(trial, x, kind, draw) for kind in range(3)]
+    others = (splice(x, new, j, j + 1) for new in fresh for j in columns)
+    gaps = np.stack(list(changes_of_rows(trial, x, others)))
+    most = gaps.reshape(3, len(columns), -1).max(0).T
+    return np.where(most > trial.tolerance, most, 0)
+
+
+def loudest_source(trial: Trial, found: Witness) -> int:
+    """Of the replaced rows, the one that changes the row most."""
+    x, other, source = found.x, found.other, found.source
+    if other.shape != x.shape or other is x or found.extra:
+        return source
+    columns = spread_out(range(source, x.shape[1]), 24)
+    singles = (splice(x, other, j, j + 1) for j in columns)
+    gaps = [gap[found.row] for gap in changes_of_rows(trial, x, singles)]
+    return columns[int(np.argmax(gaps))] if max(gaps) > 0.2 * found.size else source

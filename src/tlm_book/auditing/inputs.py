@@ -1,0 +1,108 @@
+"""The example inputs, taken apart: which of them is the sequence, and along which axes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtyping import Shaped
+from torch import Tensor, nn
+
+from tlm_book.checks import expects
+
+SEQUENCES = ("decoder_input_ids", "input_ids", "inputs_embeds")
+WITH_ROWS = {"attention_mask", "position_ids", "token_type_ids", "key_padding_mask", "src_key_padding_mask"}
+
+
+class Inputs:
+    """The example inputs, taken apart: `x`, the sequence, as (batch, row, …), and what goes with it."""
+
+    def __init__(self, inputs: Any, axis: int | None) -> None:
+        inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+        fits = isinstance(inputs, tuple | list | Mapping)
+        wants = "a tensor, a tuple of them or a mapping by keyword"
+        expects(fits, "inputs", type(inputs).__name__, wants, TypeError)
+        self.named = isinstance(inputs, Mapping)
+        self.values = dict(inputs) if self.named else dict(enumerate(inputs))
+        tensors = [k for k, v in self.values.items() if isinstance(v, Tensor)]
+        expects(tensors, "inputs", "no tensor", "at least one, the sequence first")
+        self.key = ([k for k in SEQUENCES if k in tensors] or tensors)[0]
+        x = self.values[self.key].detach()
+        self.tokens = not (x.is_floating_point() or x.is_complex())
+        least, got = 1 + (not self.tokens), f"a sequence of shape {tuple(x.shape)}"
+        wants = "(batch, n) tokens or (batch, n, d) rows"
+        expects(x.dim() >= least, "inputs", got, wants)
+        self.axis = (-least if axis is None else axis) % x.dim()
+        others = [a for a in range(x.dim()) if a != self.axis]
+        self.batch_axis = others[0] if len(others) >= least else None
+        x = self.canonical(x)
+        self.n, self.first, self.real = x.shape[1], 0, None
+        self.mask = "decoder_" * (self.key == SEQUENCES[0]) + "attention_mask"
+        mask = self.values.get(self.mask)
+        if isinstance(mask, Tensor) and mask.shape == x.shape[:2] and len(x):
+            self.first = int((mask != 0).sum(-1).argmax())  # with least padding
+            self.real = mask[self.first] != 0
+        self.x = x.roll(-self.first, 0)
+
+    def canonical(self, x: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch n *d"]:
+        """(batch, row, …), a batch of one where the model takes single sequences."""
+        if self.batch_axis is None:
+            return x.movedim(self.axis, 0).unsqueeze(0)
+        return x.movedim((self.batch_axis, self.axis), (0, 1))
+
+    def back(self, x: Shaped[Tensor, "batch n *d"]) -> Shaped[Tensor, "..."]:
+        """The opposite: as the model wants it, in memory of its own."""
+        if self.batch_axis is None:
+            return x.squeeze(0).movedim(0, self.axis).clone()
+        return x.movedim((0, 1), (self.batch_axis, self.axis)).clone()
+
+
+def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n *d"], start: int) -> Any:
+    """What stands beside the rows start, start + 1, … of a sequence, which are x.
+
+    A mask (…, n, n) or (…, n) is cut to these rows, and shows all rows before them; what has a batch axis gets the batch of
+    x.
+    """
+    if value is inputs.values[inputs.key]:
+        return inputs.back(x)  # the sequence itself, perhaps more than once
+    if not isinstance(value, Tensor):
+        return value
+    stop, in_batch = start + x.shape[1], has_batch(inputs, value)
+    if is_square(inputs, value):
+        value = value[..., start:stop, :stop]
+    elif has_rows(inputs, key, value):
+        value = value[..., 0 if "mask" in str(key) else start : stop]
+    if in_batch and inputs.batch_axis is not None:
+        value = value.narrow(inputs.batch_axis, inputs.first, 1).repeat_interleave(len(x), inputs.batch_axis)
+    return value
+
+
+def is_square(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
+    """A mask (…, n, n) over pairs of rows."""
+    return value.dim() > 1 and value.shape[-2:] == (inputs.n, inputs.n)
+
+
+def has_rows(inputs: Inputs, key: Any, value: Shaped[Tensor, "..."]) -> bool:
+    """Has it a number for each row of the sequence? By its name, or because it is small and of whole numbers."""
+    if inputs.key == "decoder_input_ids" and not str(key).startswith("decoder_"):
+        return False  # it belongs to the encoder's sequence
+    usual = key in WITH_ROWS or (value.dim() < 3 and not value.is_floating_point())
+    return usual and value.shape[-1:] == (inputs.n,)
+
+
+def has_batch(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
+    """Has it an entry for each sequence of the batch?"""
+    axis = inputs.batch_axis
+    if axis is None or value.dim() <= max(axis, 1) + is_square(inputs, value):
+        return False
+    return value.shape[axis] == len(inputs.x)
+
+
+def vocabulary_size(inputs: Inputs, modules: Mapping[str, nn.Module], given: int | None) -> int:
+    """How many tokens there are: given, or the rows of the first embedding, or the largest token seen."""
+    if given is not None or not inputs.tokens:
+        return given or 2
+    configs = [getattr(m, "config", None) for m in modules.values()]
+    tables = [m for m in modules.values() if isinstance(m, nn.Embedding)]
+    known = [getattr(config, "vocab_size", None) for config in configs]
+    known += [table.num_embeddings for table in tables]
+    sizes = [size for size in known if isinstance(size, int)]
+    return sizes[0] if sizes else max(2, int(inputs.x.max()) + 1)

@@ -1,0 +1,293 @@
+"""The settings one after the other, and what they find together: `audit`."""
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+from tqdm import tqdm
+
+from tlm_book.auditing.experiments import FEW, conclude, explore
+from tlm_book.auditing.inputs import Inputs, vocabulary_size
+from tlm_book.auditing.modules import modules_in, name_of, roots_of
+from tlm_book.auditing.report import Leak, Report
+from tlm_book.auditing.state import BACK_ENDS, back_end, cast_floats, on_copies
+from tlm_book.auditing.tensors import describe_error
+from tlm_book.auditing.trial import Findings, Options, Plan, Trial
+from tlm_book.checks import expects, expects_one_of, expects_positive
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One mode, one back end (None: torch's choice), one precision."""
+
+    mode: str
+    end: str | None
+    dtype: torch.dtype
+
+    @property
+    def double(self) -> bool:
+        return self.dtype == torch.float64
+
+    def __str__(self) -> str:
+        return ", ".join([self.mode, *([self.end] if self.end else []), str(self.dtype).removeprefix("torch.")])
+
+
+@dataclass
+class Auditor:
+    """Runs the settings one after the other and collects what they find."""
+
+    model: Callable[..., Any]
+    inputs: Any
+    modules: Mapping[str, nn.Module]
+    plan: Plan
+    leaks: list[Leak] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    effects: Float[np.ndarray, "n n"] = field(default_factory=lambda: np.zeros((0, 0)))
+    tolerance: float = 0.0
+    axes: tuple[int, int | None] = (-1, None)
+    ran: bool = False
+    decided: bool = True
+
+
+def plan_of(auditor: Auditor, setting: Setting) -> Plan:
+    """What is tried in this setting. Large models: all experiments at few rows, and at the whole length every suffix replaced
+    once, in the model's own precision.
+    """
+    plan = auditor.plan
+    lengths, kinds, n = plan.lengths, 3, plan.lengths[-1]
+    if plan.heavy:
+        short = {min(m, FEW) for m in [*lengths, FEW - 1]} & set(range(1, n + 1))
+        lengths, kinds = sorted(short), 1
+    if setting.double or not auditor.ran:
+        whole = [] if setting.double or setting.mode == "train" else [n]
+        return replace(plan, lengths=sorted({*lengths, *whole}), kinds=kinds)
+    # Once more, for the kernels of this precision.
+    lengths = [n] if plan.heavy and setting.mode == "eval" else lengths[-2:]
+    return replace(plan, lengths=lengths, kinds=1, brief=plan.heavy)
+
+
+def expected_passes(auditor: Auditor, settings: Sequence[Setting]) -> int:
+    """About how many sequences all settings take: for the progress bar."""
+    total = 0
+    for setting in settings:
+        plan = plan_of(auditor if setting.double else replace(auditor, ran=True), setting)
+        with_derivatives = setting.double and setting.mode == "eval"
+        for n in plan.lengths:
+            total += plan.kinds * (n - 1) + (0 if plan.brief else n - 1) + 2 * n * with_derivatives
+    return total
+
+
+def run_setting(auditor: Auditor, setting: Setting) -> None:
+    """One setting; the model is as before when it ends."""
+    with on_copies(list(auditor.modules.values()), setting.dtype if setting.double else None), torch.no_grad():
+        for module in roots_of(auditor.modules):
+            module.train(setting.mode == "train")
+        inputs = cast_floats(auditor.inputs, setting.dtype) if setting.double else auditor.inputs
+        trial = Trial(
+            auditor.model,
+            Inputs(inputs, auditor.plan.options.input_axis),
+            auditor.modules,
+            str(setting),
+            plan_of(auditor, setting),
+            setting.double,
+            *auditor.axes,
+        )
+        found = Findings(trial.plan.lengths[-1])
+        try:
+            with back_end(auditor.modules, setting.end):
+                explore(trial, found)
+                auditor.axes = trial.row_axis, trial.batch_axis
+                auditor.leaks += conclude(trial, found, auditor.leaks)
+        except Exception as error:
+            handle_failure(auditor, setting, error)
+            return
+    record(auditor, trial, found)
+
+
+def handle_failure(auditor: Auditor, setting: Setting, error: Exception) -> None:
+    """What an exception in a setting means: for the example inputs in the model's own precision it is the caller's."""
+    raised = describe_error(error)
+    alone = not auditor.ran and len(auditor.plan.lengths) == 1
+    if setting.double:
+        auditor.notes.append((str(setting), f"not possible ({raised})"))
+    elif (setting.end is None and setting.mode == "eval") or alone:
+        frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+        if frames and frames[-1].function == "expects":
+            raise error
+        got = f"inputs: got {raised} from the model, want inputs that it takes"
+        raise ValueError(got) from error
+    else:
+        auditor.problems.append((str(setting), f"raises {raised}"))
+
+
+def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
+    """What one setting found and tried, for the report."""
+    auditor.ran, auditor.decided = True, auditor.decided and trial.decided
+    auditor.problems += [(trial.name, line) for line in found.problems]
+    several: dict[str, list[str]] = {}
+    for words, at in found.tried.items():  # with one row there is nothing to replace
+        several.setdefault(", ".join(str(n) for n in at if n > 1), []).append(words)
+    tried = [f"{', '.join(words)} at n = {at}" for at, words in several.items()]
+    name = f"{trial.name} (from {trial.tolerance:.0e})"
+    auditor.notes.append((name, "; ".join(tried) or "nothing"))
+    later = [np.triu(e, 1).max(initial=0.0) for e in (found.effects, auditor.effects)]
+    if not auditor.effects.size or later[0] > 2 * later[1]:  # where it leaks most
+        auditor.effects, auditor.tolerance = found.effects, trial.tolerance
+
+
+def report_of(auditor: Auditor) -> Report:
+    """All settings together: the same fault in the same module stands once."""
+    groups: dict[tuple[Any, ...], list[Leak]] = {}
+    for leak in auditor.leaks:
+        groups.setdefault((leak.fault, leak.module), []).append(leak)
+    problems, notes = grouped(auditor.problems), grouped(auditor.notes)
+    return Report(
+        subject=name_of(auditor.model),
+        leaks=tuple(joined(group) for group in groups.values()),
+        problems=tuple(f"{line} [{names}]" for line, names in problems.items()),
+        notes=tuple(f"tried in {names}: {line}" for line, names in notes.items()),
+        effects=auditor.effects,
+        tolerance=auditor.tolerance,
+        undecided=not (auditor.ran and auditor.decided),
+    )
+
+
+def grouped(lines: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """{line: the settings in which it holds}."""
+    groups: dict[str, list[str]] = {}
+    for name, line in lines:
+        groups.setdefault(line, []).append(name)
+    return {line: "; ".join(dict.fromkeys(names)) for line, names in groups.items()}
+
+
+def joined(group: Sequence[Leak]) -> Leak:
+    """One leak for several settings: the first, with all their names and ways."""
+    ways = tuple(dict.fromkeys(way for leak in group for way in leak.ways))
+    return replace(group[0], setting="; ".join(leak.setting for leak in group), ways=ways)
+
+
+def check_options(model: Any, options: Options) -> None:
+    expects(callable(model), "model", type(model).__name__, "a torch module or a callable", TypeError)
+    expects_one_of("expects", options.expects, ("causal", "all"))
+    lookback = options.max_lookback
+    expects(lookback is None or not options.everywhere, "max_lookback", lookback, 'None with expects="all"')
+    expects(lookback is None or lookback >= 0, "max_lookback", lookback, "at least 0")
+    expects(len(options.modes) > 0, "modes", "none", "some of 'eval', 'train'")
+    for mode in options.modes:
+        expects_one_of("modes", mode, ("eval", "train"))
+    expects_positive(memory=options.memory)
+
+
+def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Options) -> None:
+    hugging = any(hasattr(m, "set_attn_implementation") for m in modules.values())
+    wants = f"one of {', '.join(map(repr, BACK_ENDS))}; other names need a Hugging Face model"
+    for name in options.back_ends:
+        expects(name in BACK_ENDS or hugging, "back_ends", repr(name), wants)
+    x, n = example.x, example.n
+    expects(len(x) > 0, "inputs", "an empty batch", "at least one sequence")
+    wants = "at least 2 rows; with one there is no future"
+    expects(n > 1, "inputs", f"{n} rows", wants)
+    devices = {t.device for m in modules.values() for t in m.parameters()}
+    where = next(iter(devices), x.device)
+    fits = len(devices) > 1 or x.device == where
+    expects(fits, "inputs", f"device {x.device}", f"{where}, where the model is")
+    expects(x.isfinite().all(), "inputs", "NaN or infinite numbers", "finite numbers")
+    wants = f"whole numbers from 1 to {n}, the rows of the inputs"
+    for m in options.lengths or ():
+        expects(isinstance(m, int) and 1 <= m <= n, "lengths", m, wants)
+
+
+def settle(model: Callable[..., Any], inputs: Any, options: Options) -> Auditor:
+    """The options checked and completed."""
+    check_options(model, options)
+    modules, example = modules_in(model), Inputs(inputs, options.input_axis)
+    check_inputs(example, modules, options)
+    n = example.n
+    usual = {1, 2, min(3, n), n // 2, n - 1, n}  # odd and even ones among them
+    weights = list({id(p): p for m in modules.values() for p in m.parameters()}.values())
+    floats = [p.dtype for p in weights if p.is_floating_point()] + [example.x.dtype] * (not example.tokens)
+    plan = Plan(
+        options=options,
+        lengths=sorted(set(options.lengths or usual)),
+        vocab_size=vocabulary_size(example, modules, options.vocab_size),
+        heavy=sum(p.numel() for p in weights) * n**2 > options.work,
+        own=next(iter(floats), torch.float32),
+    )
+    return Auditor(model, inputs, modules, plan)
+
+
+def settings_of(auditor: Auditor) -> list[Setting]:
+    """Everything in double precision first, then in the model's own."""
+    options = auditor.plan.options
+    modes = options.modes if auditor.modules else ["eval"]
+    ends = (None, *options.back_ends)
+    every = itertools.product((torch.float64, auditor.plan.own), ends, modes)
+    return list(dict.fromkeys(Setting(mode, end, dtype) for dtype, end, mode in every))
+
+
+def audit(
+    model: Callable[..., Any],
+    inputs: Any,
+    *,
+    expects: str = "causal",
+    max_lookback: int | None = None,
+    row_axis: int | None = None,
+    input_axis: int | None = None,
+    lengths: Sequence[int] | None = None,
+    modes: Sequence[str] = ("eval", "train"),
+    back_ends: Sequence[str] = (),
+    step: Callable[..., Any] | None = None,
+    vocab_size: int | None = None,
+    memory: int = 2**29,
+    work: float = 2e11,
+    progress: bool = True,
+) -> Report:
+    """Decide by experiment whether T(X[:i]) = T(X)[:i] for every i: whether an output
+    row depends on later input rows, or on how many there are. (T-audit-cuts)
+
+    `model` is a torch module or a callable. `inputs` is a tensor, (batch, n) tokens
+    or (batch, n, d) rows, with or without the batch axis, or a tuple or a mapping by
+    keyword of the model's inputs, the sequence first (or by the name `input_ids` or
+    `inputs_embeds`); masks (…, n, n) and (…, n) are cut with it. `input_axis` is the
+    axis of its rows when it is another; `row_axis` that of the output when it cannot
+    be told. `expects="all"` asks the opposite: every row should depend on every row.
+    `max_lookback=w`: row i should depend on rows i − w, …, i, and none before. `lengths`
+    (default: 1, 2, 3, half, all but one, all), `modes`, `back_ends` ("math",
+    "flash", "efficient", "cudnn", or a Hugging Face implementation) are what is
+    tried. `step(rows, state) → (output, state)` decodes row by row, with None as
+    first state; a Hugging Face cache is found without it. `vocab_size` bounds the
+    tokens drawn. `memory` in bytes bounds a batch. When weights × n² exceeds `work`,
+    the whole length is tried in the model's own precision with every suffix replaced
+    once, and all else with 8 rows. A progress bar shows after half a minute.
+
+    The model is left as it was. ValueError or TypeError for inputs or an output that
+    cannot be used; what fails at some lengths stands in the report.
+
+    >>> report = audit(lambda x: x - x.mean(-2, keepdim=True), torch.randn(5, 3))
+    >>> report.ok, report.leaks[0].fault
+    (False, 'future')
+    >>> audit(lambda x: x.cumsum(-2), torch.randn(5, 3)).ok
+    True
+    """
+    options = Options(expects, max_lookback, row_axis, input_axis, lengths, modes, back_ends, step, vocab_size, memory, work)
+    auditor = settle(model, inputs, options)
+    settings = settings_of(auditor)
+    with tqdm(None, "audit", disable=not progress, unit=" passes", delay=30, leave=False) as bar:
+        bar.total, auditor.plan.bar = expected_passes(auditor, settings), bar.update
+        for setting in settings:
+            run_setting(auditor, setting)
+    return report_of(auditor)
+
+
+def assert_autoregressive(model: Callable[..., Any], inputs: Any, **options: Any) -> None:
+    """AssertionError with the report unless `audit(model, inputs, **options)` is ok: for a test suite."""
+    report = audit(model, inputs, **options)
+    if not report.ok:
+        raise AssertionError(f"\n{report}")

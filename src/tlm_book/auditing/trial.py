@@ -1,0 +1,199 @@
+"""One setting of the experiment, a model that can be run on sequences; and what is found in it."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+
+from tlm_book.auditing.inputs import Inputs, cut_beside
+from tlm_book.auditing.state import seed_everything
+from tlm_book.auditing.tensors import attempt, tensor_of
+from tlm_book.checks import expects
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of `audit` asks for; the names are those of its arguments."""
+
+    expects: str
+    max_lookback: int | None
+    row_axis: int | None
+    input_axis: int | None
+    lengths: Sequence[int] | None
+    modes: Sequence[str]
+    back_ends: Sequence[str]
+    step: Callable[..., Any] | None
+    vocab_size: int | None
+    memory: int
+    work: float
+
+    @property
+    def everywhere(self) -> bool:
+        """Should every row depend on every row?"""
+        return self.expects == "all"
+
+
+@dataclass
+class Plan:
+    """What is to be tried: what the caller asks for, and what follows from the model and its inputs."""
+
+    options: Options
+    lengths: list[int]
+    vocab_size: int
+    heavy: bool  # too large for all experiments at all lengths
+    own: torch.dtype  # the model's own precision
+    bar: Callable[[int], Any] = int  # told how many sequences have run
+    kinds: int = 3  # how often each suffix is replaced
+    brief: bool = False  # replaced rows only
+    batch: int = 1  # as many sequences at a time
+    batch_grad: int = 1  # and as many with derivatives
+
+
+@dataclass
+class Trial:
+    """One setting of the experiment: a model in one mode, one precision, one back end."""
+
+    model: Callable[..., Any]
+    inputs: Inputs
+    modules: Mapping[str, nn.Module]
+    name: str
+    plan: Plan
+    double: bool
+    row_axis: int = -1  # found in the first output
+    batch_axis: int | None = None
+    random: bool = False
+    remembers: bool = False
+    decided: bool = True
+    eps: float = 0.0
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        held = [v for m in self.modules.values() for v in vars(m).values()]
+        held = [v for v in held if isinstance(v, torch.Generator)]
+        self.generators = [(g, g.get_state()) for g in held]
+
+    def first(self, n: int) -> Shaped[Tensor, "1 m *d"]:
+        """The first sequence, cut to n rows."""
+        return self.inputs.x[:1, :n]
+
+    def raw(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, start: int = 0, **extra: Any) -> Any:
+        """What the model returns for these sequences, with the other inputs cut and repeated to match."""
+        seed_everything(seed, self.generators)
+        pairs = self.inputs.values.items()
+        values = {k: cut_beside(self.inputs, k, v, x, start) for k, v in pairs}
+        if self.inputs.named:
+            return self.model(**{str(k): v for k, v in (values | extra).items()})
+        return self.model(*values.values(), **extra)
+
+    def hides(self, extra: Mapping[str, Any]) -> bool:
+        """Are there rows of padding in the example, and no other mask?"""
+        return self.inputs.real is not None and self.inputs.mask not in extra
+
+    def rows(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, **extra: Any) -> Shaped[Tensor, "batch m e"]:
+        """The output for these sequences, (batch, row, everything else). Rows that the given mask hides are 0."""
+        if len(x) > 1 and None in (self.inputs.batch_axis, self.batch_axis):
+            return torch.cat([self.rows(one[None], seed, **extra) for one in x])
+        y = as_rows(self, tensor_of(self.raw(x, seed, **extra)))
+        if self.inputs.real is not None and self.hides(extra) and len(y[0]) == len(x[0]):
+            return y.masked_fill(~self.inputs.real[: len(x[0]), None], 0)
+        return y.clone()  # some models write every output into the same memory
+
+
+def as_rows(trial: Trial, y: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch m e"]:
+    """An output as (batch, row, everything else)."""
+    y = torch.view_as_real(y) if y.is_complex() else y
+    if trial.batch_axis is None:
+        y = y.movedim(trial.row_axis, 0)[None]
+    else:
+        y = y.movedim((trial.batch_axis, trial.row_axis), (0, 1))
+    return y.reshape(*y.shape[:2], -1)
+
+
+def find_axes(trial: Trial) -> None:
+    """The output axis that shrinks with the input rows, and the one that grows with the batch."""
+    n, plan = max(trial.plan.lengths), trial.plan
+    whole = shape_at(trial, n)
+    axis = plan.options.row_axis
+    axis = find_row_axis(trial, whole, n) if axis is None else axis
+    fits = -len(whole) <= axis < len(whole)
+    expects(fits, "row_axis", axis, f"an axis of the output, of shape {whole}")
+    fits, got = plan.options.everywhere or whole[axis] == n, f"{whole[axis]} output rows"
+    expects(fits, "row_axis", got, f"{n}, one for each input row")
+    trial.row_axis = axis % len(whole)
+    if trial.inputs.batch_axis is not None:
+        more = shape_at(trial, n, copies=2)
+        grown = [a for a, (k, m) in enumerate(zip(whole, more)) if m == 2 * k]
+        one = len(grown) == 1 and grown[0] != trial.row_axis
+        trial.batch_axis = grown[0] if one else None
+
+
+def shape_at(trial: Trial, n: int, copies: int = 1) -> tuple[int, ...]:
+    x = trial.first(n).repeat_interleave(copies, 0)
+    return tuple(tensor_of(trial.raw(x)).shape)
+
+
+def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
+    """Some models refuse some lengths: several are tried."""
+    m, fewer = n, whole
+    for m in dict.fromkeys((n - 1, n // 2, n - 2, 1)):
+        if m and (fewer := attempt(shape_at, trial, m)):
+            break
+    m, fewer = (m, fewer) if fewer else (n, whole)  # all others are refused
+    pairs = zip(whole, fewer) if len(whole) == len(fewer) else ()
+    fits = [axis for axis, pair in enumerate(pairs) if pair == (n, m)]
+    if not fits and trial.plan.options.everywhere and len(whole) > trial.inputs.axis:
+        return trial.inputs.axis  # attention to a memory: it has rows of its own
+    got = f"an output of shape {whole} for {n} rows and {fewer} for {m}"
+    wants = "one axis with a row for each input row; name it with row_axis="
+    expects(len(fits) == 1, "row_axis", got, wants)
+    return fits[0]
+
+
+@dataclass
+class Witness:
+    """A witness of a fault: the sequence x, the other one, and the row that changed, or the column that it depends on.
+
+    Without `keep`, the rows before `source` must stay.
+    """
+
+    size: float
+    row: int
+    source: int
+    x: Tensor
+    other: Tensor
+    keep: Sequence[int] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Findings:
+    """What one setting finds: of each fault the strongest witness at each length and the ways in which it was seen; what was
+    tried, what went wrong, and the effects of replaced rows at the last length.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.witness: dict[str, dict[int, Witness]] = {}
+        self.ways: dict[str, list[str]] = {}
+        self.tried: dict[str, list[int]] = {}
+        self.problems: list[str] = []
+        self.effects = np.zeros((n, n))
+
+    def add(self, fault: str, way: str, n: int, new: Witness) -> None:
+        at = self.witness.setdefault(fault, {})
+        if n not in at or new.size > at[n].size or at[n].other is at[n].x:
+            at[n] = new
+        if way not in self.ways.setdefault(fault, []):
+            self.ways[fault].append(way)
+
+    def strongest(self, fault: str) -> Witness:
+        return max(self.witness[fault].values(), key=lambda w: w.size)
+
+    def handiest(self, fault: str) -> Witness:
+        """A short witness, when it is not much weaker than the strongest: for the search of the culprit."""
+        at, most = self.witness[fault], self.strongest(fault).size
+        fit = [n for n, w in at.items() if w.size >= 1e-2 * most]
+        return at[min(fit, key=lambda n: (n < 6, n if n >= 6 else -n))]
