@@ -23,6 +23,7 @@ from tlm_book.auditing import (
     tensors,
     trial,
 )
+from tlm_book.auditing.small import small_audit
 from tlm_book.operators import derive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -75,6 +76,25 @@ def test_proof_and_experiment_agree(case):
 def test_some_of_the_clean_are_proved():
     proved = [case for case in zoo.CLEAN if isinstance(case.make()[0], nn.Module) and derive(case.make()[0].eval()).autoregressive]
     assert {"this book's decoder block", "this book's model", "causal attention, rows first"} <= {case.name for case in proved}
+
+
+ATTENTION = {
+    "a mask": zoo.Attention, "no mask": zoo.NoMask, "one late": lambda: zoo.Ahead(1), "three late": lambda: zoo.Ahead(3), "mask of −10": lambda: zoo.Weak(-10.0),
+    "mask of −60": lambda: zoo.Weak(-60.0), "after softmax": zoo.MaskAfter, "a prefix": zoo.Prefix, "temperature by n": zoo.LengthScale,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_the_small_auditor_agrees(name):
+    """On what both can judge: blocks that take one matrix of rows and return one."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(zoo.Block(), zoo.Block(ATTENTION[name]()), zoo.Block()).eval(), zoo.rows()
+    small, large = small_audit(model, x[0]), audit(model, x, modes=["eval"], lengths=[zoo.N], progress=False)
+    assert small.ok == large.ok == (name == "a mask")
+    ways = {way for leak in large.leaks for way in leak.ways}
+    found = {"replaced rows": small.replaced, "removed rows": small.removed, "derivatives": small.derivatives}
+    assert {way for way, places in found.items() if places} == ways
+    assert not small.replaced or small.culprit == large.leaks[0].module == "1.attention"
 
 
 # --- Each part of the tool is needed: broken, the zoo notices

@@ -138,8 +138,8 @@ class SmallReport(NamedTuple):
 
 
 def small_audit(model: nn.Module, X: Float[Tensor, "n d"]) -> SmallReport:
-    """Does row i of model(X) depend on a later row, or on how many there are? `model` takes
-    and returns (…, n, d) rows; it is judged in evaluation mode.
+    """Does row i of model(X) depend on a later row, or on how many there are?
+    `model` takes and returns (…, n, d) rows; it is judged in evaluation mode.
     """
     model, X = copy.deepcopy(model).double().eval(), X.double()
     noise = noise_of(model, X)
