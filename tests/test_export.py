@@ -83,6 +83,9 @@ def test_a_module_is_no_package(monkeypatch):
     monkeypatch.setattr(export, "modules_of", lambda chapter: {"viewer": "x = 1"})
     with pytest.raises(SystemExit, match="exports to 'viewer', which is a package"):
         export.exported()
+    monkeypatch.setattr(export, "modules_of", lambda chapter: {"attention.room": "x = 1"})
+    with pytest.raises(SystemExit, match="exports to 'attention.room': write the package's attention/__init__.py first"):
+        export.exported()
 
 
 def test_what_is_written_by_hand_is_not_overwritten(monkeypatch):

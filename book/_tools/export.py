@@ -132,6 +132,8 @@ def exported() -> dict[Path, bytes]:
             path = SOURCE / (module.replace(".", "/") + ".py")
             if path.with_suffix("").is_dir():
                 raise SystemExit(f"book/{chapter}.ipynb exports to {module!r}, which is a package; name a room of it, '{chapter}.name'")
+            if not (path.parent / "__init__.py").exists():
+                raise SystemExit(f"book/{chapter}.ipynb exports to {module!r}: write the package's {path.parent.name}/__init__.py first")
             files[path] = text.encode()
     for file in sorted((BOOK / "data").rglob("*")):
         if file.is_file():

@@ -10,6 +10,8 @@ from jaxtyping import Float
 
 from tlm_book.auditing.tensors import spread_out
 
+__all__ = ["Leak", "Report"]
+
 
 @dataclass(frozen=True)
 class Leak:

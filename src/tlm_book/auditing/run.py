@@ -21,6 +21,8 @@ from tlm_book.auditing.tensors import describe_error
 from tlm_book.auditing.trial import Findings, Options, Plan, Trial
 from tlm_book.checks import expects, expects_one_of, expects_positive
 
+__all__ = ["audit", "assert_autoregressive"]
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -164,8 +164,8 @@ class Witness:
     size: float
     row: int
     source: int
-    x: Tensor
-    other: Tensor
+    x: Shaped[Tensor, "batch n *d"]
+    other: Shaped[Tensor, "others m *d"]
     keep: Sequence[int] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
