@@ -3,7 +3,7 @@
 Build it first: `make book`. Nothing may be asked of another host, nothing may be logged as an error, all mathematics
 must be set, no picture may lack its text, no page may be wider than a phone, every statement must be a numbered box.
 No page may weigh more than 1.5 MB with all that it loads, or have a fault that axe-core finds.
-Every page is opened once, in a tab of one reader whose browser has the shared files already and remembers no choice.
+Every page is opened once, in a browser that has the shared files already and remembers no choice.
 """
 
 import functools
@@ -97,34 +97,42 @@ def site():
     server.shutdown()
 
 
+class Tab:
+    """A tab that shows one page after the other, and what is wrong with the page that it shows."""
+
+    def __init__(self, context):
+        self.faults, self.home = [], ""
+        self.page = context.new_page()
+        self.page.on("console", lambda m: m.type in ("error", "warning") and self.faults.append(f"console {m.type}: {m.text}"))
+        self.page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
+        self.page.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url} {request.failure}"))
+        self.page.on("response", lambda r: r.status >= 400 and self.faults.append(f"{r.status}: {r.url}"))
+        self.page.on("request", self.only_ours)
+
+    def only_ours(self, request):
+        if not request.url.startswith((self.home, "data:", "blob:")):
+            self.faults.append(f"foreign request: {request.url}")
+
+
 @pytest.fixture(scope="module")
 def reader(browser):
-    """One context for all pages: a file that many pages load is fetched once. What a page would remember of a reader's choice is forgotten."""
+    """Two tabs of one context: a file that many pages load is fetched once. What a page would remember of a reader's choice is forgotten."""
     context = browser.new_context()
     context.add_init_script("try { localStorage.clear(); } catch { /* an empty page has none */ }")
-    yield context
+    yield {"phone": Tab(context), "wide": Tab(context)}
     context.close()
 
 
-def open_page(reader, address, home, viewport=WIDE, color_scheme="light"):
-    """Open a page and wait until its mathematics is set; return it and a list to which every fault is added."""
-    page = reader.new_page()
-    page.set_viewport_size(viewport)
-    page.emulate_media(color_scheme=color_scheme)
-    faults = []
-    page.on("console", lambda m: m.type in ("error", "warning") and faults.append(f"console {m.type}: {m.text}"))
-    page.on("pageerror", lambda error: faults.append(f"script: {error}"))
-    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url} {request.failure}"))
-    page.on("response", lambda r: r.status >= 400 and faults.append(f"{r.status}: {r.url}"))
-
-    def only_ours(request):
-        if not request.url.startswith((home, "data:", "blob:")):
-            faults.append(f"foreign request: {request.url}")
-
-    page.on("request", only_ours)
-    page.goto(address)
-    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
-    return page, faults
+def open_page(reader, address, home, tab="wide", viewport=WIDE, color_scheme="light"):
+    """Open a page in place of the one before and wait until its mathematics is set; return it and a list to which every fault is added."""
+    tab = reader[tab]
+    tab.page.mouse.move(0, 0)
+    tab.page.set_viewport_size(viewport)
+    tab.page.emulate_media(color_scheme=color_scheme)
+    tab.faults, tab.home = [], home
+    tab.page.goto(address)
+    tab.page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    return tab.page, tab.faults
 
 
 def statements_of(file):
@@ -262,9 +270,8 @@ def known(pytestconfig):
 @pytest.fixture(scope="module", params=FILES)
 def opened(reader, site, request):
     """(name, page, faults) of each page, opened once on a phone for the tests that look at it."""
-    page, faults = open_page(reader, f"{site}/{request.param}.html", site, viewport=PHONE)
-    yield request.param, page, faults
-    page.close()
+    page, faults = open_page(reader, f"{site}/{request.param}.html", site, "phone", PHONE)
+    return request.param, page, faults
 
 
 def test_page(opened, site):
@@ -311,7 +318,6 @@ def test_no_accessibility_fault(opened, known):
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
     faults = accessibility_faults(page)
-    page.close()
     assert not faults, "\n".join(faults)
 
 
@@ -327,22 +333,19 @@ def test_a_page_opens_as_a_file(reader, site, scheme):
     page, faults = open_page(reader, path, SITE.as_uri(), color_scheme=scheme)
     faults += page.evaluate(FAULTS)
     theme = page.evaluate("document.documentElement.dataset.theme")
-    page.close()
     assert not faults, "\n".join(faults)
     assert theme == scheme
 
 
 def test_the_front_door_leads_to_the_book(reader, site):
-    page = reader.new_page()
+    page = reader["wide"].page
     page.goto(f"{site}/index.html")
     page.wait_for_url(f"{site}/{FILES[0]}.html")
-    page.close()
 
 
 def test_search_finds_a_chapter(reader, site):
     page, faults = open_page(reader, f"{site}/search.html?q=rowwise", site)
     page.wait_for_selector("ul.search li a", timeout=30_000)
-    page.close()
     assert not faults, "\n".join(faults)
 
 
@@ -356,7 +359,6 @@ def test_the_reduced_page_still_shows_faults(reader, site):
       document.querySelector(".highlight span.k").style.color = "#aaa";
     }""")
     faults = accessibility_faults(page)
-    page.close()
     for wanted in ("image-alt", "button-name", "Too faint on a light", "Too faint on a dark", "Another kind", 'class="k"'):
         assert any(wanted in fault for fault in faults), wanted
 
@@ -391,7 +393,6 @@ def test_a_link_previews_its_statement(reader, site, as_file):
     assert want.match(preview_of(page, link))
     page.keyboard.press("Tab")
     page.wait_for_function("document.querySelector('#statement-preview').hidden || document.activeElement.ariaDescribedByElements?.length")
-    page.close()
     assert not faults, "\n".join(faults)
 
 
@@ -417,7 +418,6 @@ def test_the_list_of_statements_can_be_searched(reader, site, width):
     shown = page.eval_on_selector_all(".catalogue tbody tr", "rows => rows.filter((row) => row.offsetHeight).map((row) => row.querySelector('code').textContent)")
     assert shown == ["B-input-preactivation", "B-preactivation", "B-weight-index", "A-ffnn-matrix"]
     assert width_faults(page) == []
-    page.close()
     assert not faults, "\n".join(faults)
 
 
@@ -428,7 +428,6 @@ def test_a_term_previews_its_entry(reader, site):
     link.hover()
     assert preview_of(page, link) == "Term Softmax"
     assert page.eval_on_selector_all("#statement-preview .math", "all => all.length && all.every((box) => box.querySelector('.katex'))")
-    page.close()
     assert not faults, "\n".join(faults)
 
 
@@ -458,5 +457,4 @@ def test_the_icons_of_the_theme_are_there(reader, site):
     shapeless = page.evaluate("""() => [...document.querySelectorAll("[class*='fa-'], .fas, .fab")]
       .filter((icon) => !getComputedStyle(icon).getPropertyValue("--icon").startsWith("url("))
       .map((icon) => icon.className)""")
-    page.close()
     assert not shapeless
