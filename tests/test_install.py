@@ -13,6 +13,8 @@ print("Collecting numpy==2.4.6 (from -r requirements.txt (line 2))", flush=True)
 time.sleep(0.6)
 print("Downloading torch-2.13.0-cp311.whl (899.7 MB)", "Using cached numpy-2.4.6-cp311.whl (16.3 MB)", sep="\\n", flush=True)
 time.sleep(0.6)
+for k in range(5):
+    print(f"WARNING: number {k}", file=sys.stderr, flush=True)
 print("Installing collected packages: numpy, torch", flush=True)
 time.sleep(0.6)
 sys.stderr.write("ERROR: what went wrong\\n" if STATUS else "")
@@ -28,14 +30,16 @@ def run(capfd, status):
 def test_signs_of_life(capfd):
     out, err = run(capfd, 0)
     said = [line.split(": ", 1)[1] for line in out.splitlines()]
-    assert list(dict.fromkeys(said))[-4:] == ["3 looked up", "3 looked up, 2 fetched (916 MB)", "0 of 2 installed", "all of them are there."]
-    assert err == "" and re.fullmatch(r"( +\d+ s: [\w ,.()]+\n)+", out)  # lines alone: nothing that a log could not hold
+    assert list(dict.fromkeys(said))[-4:] == ["3 looked up", "3 looked up, 2 fetched (916 MB)", "0 of 2 installed", "all of them are there. 2 more warnings of pip were not shown."]
+    assert err == "WARNING: number 0\nWARNING: number 1\nWARNING: number 2\n"
+    assert re.fullmatch(r"( +\d+ s: [\w ,.()]+\n)+", out)  # lines alone: nothing that a log could not hold
 
 
 @pytest.mark.parametrize("status", [1, 3])
 def test_a_failure_is_shown_and_kept(capfd, status):
     out, err = run(capfd, status)
-    assert "ERROR: what went wrong\n" in err and "Installing collected packages: numpy, torch" in err
+    assert "ERROR: what went wrong\n" in err and all(f"WARNING: number {k}\n" in err for k in range(5))
+    assert "Installing collected packages: numpy, torch" in err
     assert "all of them" not in out
 
 

@@ -1,7 +1,8 @@
 """Fill .venv with what requirements.txt pins, and say what happens: `.venv/bin/python book/_tools/install.py` (the Makefile's second step).
 
 pip alone says nothing with --quiet and some four hundred lines without. Here it is a line every ten seconds: how many packages are looked up, fetched
-and installed. What pip says of errors and warnings is shown as it comes, its exit status is kept. Lines only, so that logs and dumb terminals can read it.
+and installed. pip's errors are shown as they come, of its warnings the first three (all of them if it fails), and its exit status is kept. Lines only,
+so that logs and dumb terminals can read it.
 """
 
 import re
@@ -19,6 +20,7 @@ EVERY = 10.0  # seconds between two signs of life
 SIZE = re.compile(r"\(([\d.]+) (bytes|kB|MB|GB)\)")
 UNITS = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
 LAST = 15  # lines of pip's own that are shown if it fails
+WARNINGS = 3  # shown at once
 
 
 class Progress:
@@ -52,6 +54,23 @@ class Progress:
         return f"{self.found} looked up"
 
 
+class Complaints:
+    """What pip writes to its error stream: passed on, but for warnings beyond the first few."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if line.startswith("WARNING:"):
+                self.warnings.append(line)
+            if not line.startswith("WARNING:") or len(self.warnings) <= WARNINGS:
+                print(line, end="", file=sys.stderr, flush=True)
+
+    def held_back(self) -> list[str]:
+        return self.warnings[WARNINGS:]
+
+
 def installed() -> int:
     """How many packages stand in the environment now."""
     return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
@@ -64,21 +83,25 @@ def pinned(text: str) -> int:
 
 def install(command: list[str], every: float = EVERY) -> int:
     """Run pip, print how far it is every so many seconds, return its exit status."""
-    begun, before, progress = time.monotonic(), installed(), Progress()
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as pip:
-        reader = threading.Thread(target=progress.read, args=(pip.stdout,))
-        reader.start()
+    begun, before, progress, complaints = time.monotonic(), installed(), Progress(), Complaints()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace") as pip:
+        readers = [threading.Thread(target=progress.read, args=(pip.stdout,)), threading.Thread(target=complaints.read, args=(pip.stderr,))]
+        for reader in readers:
+            reader.start()
         status = None
         while status is None:
             try:
                 status = pip.wait(every)
             except subprocess.TimeoutExpired:
                 print(f"  {time.monotonic() - begun:4.0f} s: {progress.words(installed() - before)}", flush=True)
-        reader.join()
+        for reader in readers:
+            reader.join()
+    held = complaints.held_back()
     if status:
-        print("pip failed. The last that it said:", *progress.last, sep="\n  ", file=sys.stderr)
+        print(*held, "pip failed. The last that it said:\n", *(f"  {line}\n" for line in progress.last), sep="", end="", file=sys.stderr)
     else:
-        print(f"  {time.monotonic() - begun:4.0f} s: all of them are there.", flush=True)
+        more = f" {len(held)} more warnings of pip were not shown." if held else ""
+        print(f"  {time.monotonic() - begun:4.0f} s: all of them are there.{more}", flush=True)
     return status
 
 
