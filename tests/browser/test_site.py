@@ -126,6 +126,7 @@ def reader(browser):
 def open_page(reader, address, home, tab="wide", viewport=WIDE, color_scheme="light"):
     """Open a page in place of the one before and wait until its mathematics is set; return it and a list to which every fault is added."""
     tab = reader[tab]
+    tab.page.goto("about:blank")  # what the page before still had to say, it has said
     tab.page.mouse.move(0, 0)
     tab.page.set_viewport_size(viewport)
     tab.page.emulate_media(color_scheme=color_scheme)
@@ -199,18 +200,19 @@ FEWER = """() => {
     else spans.add(span.className);
   document.body.normalize();
 }""".replace("KIND", KIND)
-# For the colours alone: two elements of each kind. Leaves first. Of a kind that is known, none.
+# For the colours alone: two elements of each kind. Leaves first. Of a kind that is known, none. Returns the other kinds, if what is kept of them can be seen.
 TWO_OF_A_KIND = """(known) => {
   KIND
-  const seen = {};
+  const seen = {}, kept = {};
   for (const k of known) seen[k] = 2;
   for (const e of [...document.querySelectorAll("body *")].reverse()) {
     if (e.childElementCount || e.shadowRoot) continue;
     const k = kind(e);
     seen[k] = (seen[k] ?? 0) + 1;
     if (seen[k] > 2) e.remove();
+    else (kept[k] ??= []).push(e);
   }
-  return Object.keys(seen).slice(known.length);
+  return Object.keys(kept).filter((k) => kept[k].every((e) => e.checkVisibility({opacityProperty: true, visibilityProperty: true})));
 }""".replace("KIND", KIND)
 STYLES = """() => JSON.stringify([document.body.className, ...[...document.querySelectorAll("link[rel=stylesheet], style")].map((one) => one.href ?? one.textContent)])"""
 SETTLED = """(scheme) => {
@@ -218,11 +220,12 @@ SETTLED = """(scheme) => {
   const shadows = [...document.querySelectorAll("*")].map((e) => e.shadowRoot).filter(Boolean);
   return document.documentElement.dataset.theme === scheme && ![document, ...shadows].some(running);
 }"""
-# The page answers 200 ms after the last change of its width (tlm.js). A listener that comes later and waits longer is told last.
-LISTEN = """() => {
+# The page answers 200 ms (tlm.js) and 300 ms (the theme) after the last change of its width. A listener that comes later and waits longer is told last.
+ANSWERED = """() => new Promise((done) => {
   let waiting;
-  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { window.answered = true; }, 220); });
-}"""
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(done, 320); });
+  dispatchEvent(new Event("resize"));
+})"""
 COLOURS = ["color-contrast", "link-in-text-block"]  # slow rules, and all that another colour scheme can change
 AXE = """({rules, skip}) => axe.run(document, {runOnly: rules, resultTypes: ["violations"], rules: Object.fromEntries(skip.map((id) => [id, {enabled: false}]))})
   .then(({violations}) => violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)))"""
@@ -244,9 +247,9 @@ def accessibility_faults(page, known=None):
     page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     page.evaluate(FEWER)
     if page.viewport_size != WIDE:
-        page.evaluate(LISTEN)
         page.set_viewport_size(WIDE)
-        page.wait_for_function("window.answered")  # boxes that scroll now can be reached
+        page.wait_for_function("({width, height}) => innerWidth === width && innerHeight === height", arg=WIDE)
+        page.evaluate(ANSWERED)  # boxes that scroll now can be reached
     page.evaluate(axe_core())
     faults = page.evaluate(AXE, {"rules": {"type": "tag", "values": WCAG}, "skip": COLOURS})
     right = known.setdefault(page.evaluate(STYLES), set())
