@@ -5,15 +5,17 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test thorough mutants export execute serve bench weigh colab model rhymes clean
+.PHONY: help book test test-all thorough mutants export execute portable serve bench weigh colab model rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
-	@echo "make test      run every check"
+	@echo "make test      run every chapter and every test but the long ones (some minutes)"
+	@echo "make test-all  run the long ones, too, with the runtime checker on in the chapters (a quarter of an hour)"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
+	@echo "make portable  run the chapters as other machines would (AS=\"old avx2\" for some machines, ONLY=\"attention loss\" for some chapters)"
 	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
 	@echo "make colab     run each chapter alone in a fresh environment (ONLY=\"attention loss\" for some)"
 	@echo "make bench     measure speed beside other libraries"
@@ -23,8 +25,9 @@ help:
 
 $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; name one with: make PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@echo "Step 1 of 2: an environment of its own in .venv, with $(PYTHON) (some seconds)"
+	@$(PYTHON) -m venv .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
+	@$(BIN)/python book/_tools/install.py
 	@touch $@
 
 book: $(READY)
@@ -34,8 +37,11 @@ book: $(READY)
 
 # Two workers with one thread each: two workers whose torch uses both cores would wait for one another.
 test: $(READY)
-	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
-	@echo "All checks passed: every chapter ran and gave its printed outputs, and every test in tests/ held."
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
+
+# All that continuous integration runs: what is long by nature, too, and the chapters with every signature of the package enforced.
+test-all: $(READY)
+	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2 --all
 
 thorough: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py tests/test_training.py
@@ -49,6 +55,10 @@ export: $(READY)
 
 execute: export
 	$(BIN)/python book/_tools/execute.py $(ONLY)
+
+# Imitations of other machines: see IMITATIONS in the script.
+portable: $(READY)
+	$(BIN)/python book/_tools/portable.py $(ONLY) $(if $(AS),--as $(AS))
 
 serve: book
 	$(BIN)/python book/_tools/serve.py

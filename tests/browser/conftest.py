@@ -1,5 +1,6 @@
 """A real browser for the pages that the book produces: Debian's Chromium, driven by Playwright."""
 
+import itertools
 import shutil
 from collections.abc import Iterator
 
@@ -13,11 +14,12 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+WINDOW = {"width": 820, "height": 900}
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["playwright.sync_api.Browser"]:  # noqa: F821
-    """One browser for all tests; take a fresh context from it for each. Skips where there is none."""
+    """One browser for all tests. Skips where there is none."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
@@ -37,27 +39,60 @@ def document(body: str, theme: str = "light") -> str:
     )
 
 
-@pytest.fixture
-def show(browser, tmp_path):
-    """Opens a page with the given body; afterwards nothing may have gone wrong or left the machine."""
-    faults, contexts = [], []
+class Tabs:
+    """Open tabs, one for each kind of browser (touch, no scripts): a test takes one, and the next takes it again if nothing went wrong."""
 
-    def open_page(body, theme="light", **context):
-        path = tmp_path / "page.html"
-        path.write_text(document(body, theme), encoding="utf-8")
-        contexts.append(browser.new_context(**{"viewport": {"width": 820, "height": 900}, **context}))
-        page = contexts[-1].new_page()
+    def __init__(self, browser):
+        self.browser, self.free = browser, {}
+
+    def take(self, **kind):
+        """A tab, and the list to which whatever goes wrong in it is added."""
+        key = tuple(sorted(kind.items()))
+        if key in self.free:
+            return key, *self.free.pop(key)
+        page, faults = self.browser.new_context(**kind).new_page(), []
         page.on("console", lambda m: faults.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else faults.append(r.url))
+        return key, page, faults
+
+    def give_back(self, key, page, faults):
+        """The pointer leaves the picture; what the page has said by now is heard. A tab in which something went wrong is closed."""
+        page.mouse.move(0, 0)
+        if faults or key in self.free:
+            page.context.close()
+        else:
+            self.free[key] = page, faults
+
+
+@pytest.fixture(scope="session")
+def tabs(browser):
+    return Tabs(browser)
+
+
+@pytest.fixture
+def show(tabs, tmp_path):
+    """Opens a page with the given body; afterwards nothing may have gone wrong or left the machine. A second page takes the place of the first."""
+    taken, count = {}, itertools.count()
+
+    def open_page(body, theme="light", viewport=WINDOW, color_scheme="light", reduced_motion="no-preference", **kind):
+        path = tmp_path / f"page{next(count)}.html"
+        path.write_text(document(body, theme), encoding="utf-8")
+        key = tuple(sorted(kind.items()))
+        if key not in taken:
+            taken[key] = tabs.take(**kind)
+        page = taken[key][1]
+        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion=reduced_motion)
+        if page.viewport_size != viewport:
+            page.set_viewport_size(viewport)
         page.goto(path.as_uri())
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
-    assert not faults
+    for tab in taken.values():
+        tabs.give_back(*tab)
+    assert not [fault for _, _, faults in taken.values() for fault in faults]
 
 
 # Text that is too faint on its ground (WCAG: 4.5 to 1), with the ground of the nearest element that has one.

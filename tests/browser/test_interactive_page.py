@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ PICTURES = {
     "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
     "sampling": lambda: sampling(LOGITS, [f"token {j}" for j in range(60)], temperature=0.8, top_k=40, top_p=0.9, title="Next"),
 }
+AFTER = '<button id="after">after the picture</button>'
 every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 
 
@@ -425,9 +427,9 @@ def test_no_width_overflows(show, picture, width):
 
 @every_picture
 def test_every_control_has_a_name_and_a_visible_focus(show, picture):
-    page = show(picture().to_html())
+    page = show(picture().to_html() + AFTER)
     active = "document.querySelector('main > [class*=tlm-]').firstChild.shadowRoot.activeElement"
-    stops = page.locator("button, input, [tabindex]").count()
+    stops = page.locator("button, input, [tabindex]").count() - 1
     for _ in range(stops):
         page.keyboard.press("Tab")
         assert page.evaluate(f"getComputedStyle({active}).outlineStyle") == "solid"
@@ -436,7 +438,7 @@ def test_every_control_has_a_name_and_a_visible_focus(show, picture):
         box = page.evaluate(f"(({{ width, height }}) => [width, height])({active}.getBoundingClientRect())")
         assert min(box) >= 24  # large enough for a finger
     page.keyboard.press("Tab")
-    assert page.evaluate(active) is None  # and the reader gets out again
+    assert page.evaluate(active) is None and page.evaluate("document.activeElement.id") == "after"  # the reader gets out again
 
 
 @every_picture
@@ -548,16 +550,28 @@ def test_live_host_a_kernel_moves_the_picture_and_hears_of_choices(show, kind):
     page.evaluate("clear()")
 
 
-@every_picture
-def test_over_http_one_request(browser, picture):
+@pytest.fixture(scope="module")
+def host(browser):
+    """A tab whose every request is answered with the page in `host.body` and noted in `host.asked`."""
     context = browser.new_context()
-    asked = []
-    context.route("**/*", lambda route: (asked.append(route.request.url), route.fulfill(content_type="text/html; charset=utf-8", body="<!doctype html><title>t</title><main>" + picture().to_html() + "</main>")))
-    page = context.new_page()
-    page.goto("http://book.test/")
-    assert page.locator(".said").inner_text().strip()
+    host = SimpleNamespace(body="", asked=[], page=context.new_page())
+
+    def answer(route):
+        host.asked.append(route.request.url)
+        route.fulfill(content_type="text/html; charset=utf-8", body=host.body)
+
+    context.route("**/*", answer)
+    yield host
     context.close()
-    assert [url for url in asked if not url.endswith("favicon.ico")] == ["http://book.test/"]
+
+
+@every_picture
+def test_over_http_one_request(host, picture):
+    host.body = "<!doctype html><title>t</title><main>" + picture().to_html() + "</main>"
+    host.asked.clear()
+    host.page.goto("http://book.test/")
+    assert host.page.locator(".said").inner_text().strip()
+    assert [url for url in host.asked if not url.endswith("favicon.ico")] == ["http://book.test/"]
 
 
 @every_picture

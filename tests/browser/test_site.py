@@ -3,10 +3,12 @@
 Build it first: `make book`. Nothing may be asked of another host, nothing may be logged as an error, all mathematics
 must be set, no picture may lack its text, no page may be wider than a phone, every statement must be a numbered box.
 No page may weigh more than 1.5 MB with all that it loads, or have a fault that axe-core finds.
+Every page is opened once, in a browser that has the shared files already and remembers no choice.
 """
 
 import functools
 import http.server
+import json
 import os
 import re
 import shutil
@@ -15,7 +17,6 @@ import threading
 from pathlib import Path
 from urllib.parse import unquote
 
-import nbformat
 import pytest
 import yaml
 
@@ -30,6 +31,7 @@ NOTEBOOKS = [file for file in FILES if (ROOT / f"{file}.ipynb").exists()]  # som
 CHAPTERS = [chapter["file"] for part in TOC["parts"] if part["caption"] != "Appendix" for chapter in part["chapters"]]
 NUMBERS = {file: number for number, file in enumerate(FILES)}  # the landing page is 0, chapters count from 1
 PHONE = {"width": 360, "height": 740}
+WIDE = {"width": 1280, "height": 900}
 SCHEMES = ("light", "dark")
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 ANCHORED_QUOTE = re.compile(r"^((?:<a id=\"[^\"]+\"></a>\s*)+)\n\s*> \*\*", re.MULTILINE)
@@ -95,37 +97,63 @@ def site():
     server.shutdown()
 
 
-def open_page(browser, address, home, **context):
-    """Open a page and wait until its mathematics is set; return it and a list to which every fault is added."""
-    page = browser.new_context(**context).new_page()
-    faults = []
-    page.on("console", lambda m: m.type in ("error", "warning") and faults.append(f"console {m.type}: {m.text}"))
-    page.on("pageerror", lambda error: faults.append(f"script: {error}"))
-    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url} {request.failure}"))
-    page.on("response", lambda r: r.status >= 400 and faults.append(f"{r.status}: {r.url}"))
+class Tab:
+    """A tab that shows one page after the other, and what is wrong with the page that it shows."""
 
-    def only_ours(request):
-        if not request.url.startswith((home, "data:", "blob:")):
-            faults.append(f"foreign request: {request.url}")
+    def __init__(self, context):
+        self.faults, self.home = [], ""
+        self.page = context.new_page()
+        self.page.on("console", lambda m: m.type in ("error", "warning") and self.faults.append(f"console {m.type}: {m.text}"))
+        self.page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
+        self.page.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url} {request.failure}"))
+        self.page.on("response", lambda r: r.status >= 400 and self.faults.append(f"{r.status}: {r.url}"))
+        self.page.on("request", self.only_ours)
 
-    page.on("request", only_ours)
-    page.goto(address)
-    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
-    return page, faults
+    def only_ours(self, request):
+        if not request.url.startswith((self.home, "data:", "blob:")):
+            self.faults.append(f"foreign request: {request.url}")
+
+
+@pytest.fixture(scope="module")
+def reader(browser):
+    """Two tabs of one context: a file that many pages load is fetched once. What a page would remember of a reader's choice is forgotten."""
+    context = browser.new_context()
+    context.add_init_script("try { localStorage.clear(); } catch { /* an empty page has none */ }")
+    yield {"phone": Tab(context), "wide": Tab(context)}
+    context.close()
+
+
+def open_page(reader, address, home, tab="wide", viewport=WIDE, color_scheme="light"):
+    """Open a page in place of the one before and wait until its mathematics is set; return it and a list to which every fault is added."""
+    tab = reader[tab]
+    tab.page.goto("about:blank")  # what the page before still had to say, it has said
+    tab.page.mouse.move(0, 0)
+    tab.page.set_viewport_size(viewport)
+    tab.page.emulate_media(color_scheme=color_scheme)
+    tab.faults, tab.home = [], home
+    tab.page.goto(address)
+    tab.page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    return tab.page, tab.faults
 
 
 def statements_of(file):
     """The ids of the statements in a chapter's notebook: anchors directly before a block quote in bold."""
     if file not in NOTEBOOKS:
         return []
-    notebook = nbformat.read(ROOT / f"{file}.ipynb", as_version=4)
-    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    cells = json.loads((ROOT / f"{file}.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     return [name for line in ANCHORED_QUOTE.findall(text) for name in re.findall(r'id="([^"]+)"', line)]
 
 
 def formulas_of(page_file):
     """How many formulas a page holds before any script has run."""
     return len(re.findall(r'<(?:span|div)\b[^>]*\bclass="(?:[\w-]+ )*math ', page_file.read_text(encoding="utf-8")))
+
+
+@functools.cache
+def places_in(target):
+    """The ids of a file of the site."""
+    return frozenset(re.findall(r'id="([^"]*)"', target.read_text(encoding="utf-8")))
 
 
 def link_faults(page, site):
@@ -138,7 +166,7 @@ def link_faults(page, site):
         target = SITE / unquote(name).strip("/")
         if not target.is_file():
             faults.append(f"link to no file: {link}")
-        elif place and f'id="{unquote(place)}"' not in target.read_text(encoding="utf-8"):
+        elif place and unquote(place) not in places_in(target):
             faults.append(f"link to no place: {link}")
     return faults
 
@@ -153,54 +181,100 @@ def width_faults(page):
     }""")
 
 
-# Thousands of boxes that are alike keep axe-core busy for a minute: of a formula its text is kept, of the code one span of each colour.
+# The kind of an element is its place among kinds of elements.
+KIND = """const kind = (e) => (e ? `${kind(e.parentElement)} ${e.tagName}.${e.getAttribute("class")}.${e.getAttribute("style")}` : "");"""
+# Thousands of boxes that are alike keep axe-core busy for a minute: of formulas of one kind two keep their boxes, all keep a text; of the code, one span of
+# each colour is kept.
 FEWER = """() => {
+  KIND
+  const formulas = {}, spans = new Set();
+  for (const formula of document.querySelectorAll(".katex")) {
+    const k = kind(formula);
+    formulas[k] = (formulas[k] ?? 0) + 1;
+    if (formulas[k] > 2) formula.replaceWith("formula");
+  }
   for (const formula of document.querySelectorAll(".katex-html")) formula.replaceChildren("formula");
   for (const formula of document.querySelectorAll(".katex-mathml")) formula.innerHTML = "<math><mi>formula</mi></math>";
-  const seen = new Set();
   for (const span of document.querySelectorAll(".highlight span"))
-    if (seen.has(span.className)) span.replaceWith(span.textContent);
-    else seen.add(span.className);
+    if (spans.has(span.className)) span.replaceWith(span.textContent);
+    else spans.add(span.className);
   document.body.normalize();
-}"""
-# For the colours alone: two elements of each kind, which is its place among kinds of elements. Leaves first.
-TWO_OF_A_KIND = """() => {
-  const kind = (e) => (e ? `${kind(e.parentElement)} ${e.tagName}.${e.getAttribute("class")}.${e.getAttribute("style")}` : ""), seen = {};
+}""".replace("KIND", KIND)
+# For the colours alone: two elements of each kind. Leaves first. Of a kind that is known, none. Returns the other kinds, if what is kept of them can be seen.
+TWO_OF_A_KIND = """(known) => {
+  KIND
+  const seen = {}, kept = {};
+  for (const k of known) seen[k] = 2;
   for (const e of [...document.querySelectorAll("body *")].reverse()) {
     if (e.childElementCount || e.shadowRoot) continue;
     const k = kind(e);
     seen[k] = (seen[k] ?? 0) + 1;
     if (seen[k] > 2) e.remove();
+    else (kept[k] ??= []).push(e);
   }
+  return Object.keys(kept).filter((k) => kept[k].every((e) => e.checkVisibility({opacityProperty: true, visibilityProperty: true})));
+}""".replace("KIND", KIND)
+STYLES = """() => JSON.stringify([document.body.className, ...[...document.querySelectorAll("link[rel=stylesheet], style")].map((one) => one.href ?? one.textContent)])"""
+SETTLED = """(scheme) => {
+  const running = (root) => root.getAnimations().some((one) => one.playState === "running");
+  const shadows = [...document.querySelectorAll("*")].map((e) => e.shadowRoot).filter(Boolean);
+  return document.documentElement.dataset.theme === scheme && ![document, ...shadows].some(running);
 }"""
+# The page answers 200 ms (tlm.js) and 300 ms (the theme) after the last change of its width. A listener that comes later and waits longer is told last.
+ANSWERED = """() => new Promise((done) => {
+  let waiting;
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(done, 320); });
+  dispatchEvent(new Event("resize"));
+})"""
 COLOURS = ["color-contrast", "link-in-text-block"]  # slow rules, and all that another colour scheme can change
 AXE = """({rules, skip}) => axe.run(document, {runOnly: rules, resultTypes: ["violations"], rules: Object.fromEntries(skip.map((id) => [id, {enabled: false}]))})
   .then(({violations}) => violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)))"""
 
 
-def accessibility_faults(page):
-    """Violations of WCAG 2.2 A or AA that axe-core can see, with every fold open, in both colour schemes. Spoils the page."""
+@functools.cache
+def axe_core():
     import axe_playwright_python as axe
 
+    return Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def accessibility_faults(page, known=None):
+    """Violations of WCAG 2.2 A or AA that axe-core can see, with every fold open, in both colour schemes, on the wide page. Spoils the page.
+
+    Kinds of elements whose colours were found right, under the same styles, are added to `known` and not looked at again.
+    """
+    known = {} if known is None else known
     page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     page.evaluate(FEWER)
-    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    if page.viewport_size != WIDE:
+        page.set_viewport_size(WIDE)
+        page.wait_for_function("({width, height}) => innerWidth === width && innerHeight === height", arg=WIDE)
+        page.evaluate(ANSWERED)  # boxes that scroll now can be reached
+    page.evaluate(axe_core())
     faults = page.evaluate(AXE, {"rules": {"type": "tag", "values": WCAG}, "skip": COLOURS})
-    page.evaluate(TWO_OF_A_KIND)
+    right = known.setdefault(page.evaluate(STYLES), set())
+    kinds = page.evaluate(TWO_OF_A_KIND, sorted(right))
+    faint = []
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_function("(scheme) => document.documentElement.dataset.theme === scheme", arg=scheme)
-        page.wait_for_timeout(400)  # colours change gradually
-        faults += page.evaluate(AXE, {"rules": {"type": "rule", "values": COLOURS}, "skip": []})
-    return faults
+        page.wait_for_function(SETTLED, arg=scheme)  # colours change gradually
+        faint += page.evaluate(AXE, {"rules": {"type": "rule", "values": COLOURS}, "skip": []})
+    if not faint:
+        right.update(kinds)
+    return faults + faint
+
+
+@pytest.fixture(scope="module")
+def known(pytestconfig):
+    """The kinds of elements whose colours are right, from page to page; with --all each page is looked at as if it were the first."""
+    return None if pytestconfig.getoption("--all") else {}
 
 
 @pytest.fixture(scope="module", params=FILES)
-def opened(browser, site, request):
+def opened(reader, site, request):
     """(name, page, faults) of each page, opened once on a phone for the tests that look at it."""
-    page, faults = open_page(browser, f"{site}/{request.param}.html", site, viewport=PHONE, color_scheme="light")
-    yield request.param, page, faults
-    page.context.close()
+    page, faults = open_page(reader, f"{site}/{request.param}.html", site, "phone", PHONE)
+    return request.param, page, faults
 
 
 def test_page(opened, site):
@@ -236,20 +310,17 @@ def test_open_folds_and_printed_sentences_fit_the_phone(opened):
     assert not faults, "\n".join(faults)
 
 
-def test_no_accessibility_fault(opened):
-    """On the wide page; it is the last test of an opened page, because it spoils it."""
+def test_no_accessibility_fault(opened, known):
+    """It is the last test of an opened page, because it spoils it."""
     _, page, _ = opened
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_timeout(500)  # the page answers to a new width after 200 to 300 ms: boxes that scroll now can be reached
-    faults = accessibility_faults(page)
+    faults = accessibility_faults(page, known)
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("file", ["search", "outside_links"])
-def test_no_accessibility_fault_beside_the_chapters(browser, site, file):
-    page, _ = open_page(browser, f"{site}/{file}.html", site)
+def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
+    page, _ = open_page(reader, f"{site}/{file}.html", site)
     faults = accessibility_faults(page)
-    page.context.close()
     assert not faults, "\n".join(faults)
 
 
@@ -260,33 +331,30 @@ def test_statements_are_numbered_in_order(site):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_page_opens_as_a_file(browser, site, scheme):
+def test_a_page_opens_as_a_file(reader, site, scheme):
     path = (SITE / f"{FILES[1]}.html").as_uri()
-    page, faults = open_page(browser, path, SITE.as_uri(), color_scheme=scheme)
+    page, faults = open_page(reader, path, SITE.as_uri(), color_scheme=scheme)
     faults += page.evaluate(FAULTS)
     theme = page.evaluate("document.documentElement.dataset.theme")
-    page.context.close()
     assert not faults, "\n".join(faults)
     assert theme == scheme
 
 
-def test_the_front_door_leads_to_the_book(browser, site):
-    page = browser.new_page()
+def test_the_front_door_leads_to_the_book(reader, site):
+    page = reader["wide"].page
     page.goto(f"{site}/index.html")
     page.wait_for_url(f"{site}/{FILES[0]}.html")
-    page.close()
 
 
-def test_search_finds_a_chapter(browser, site):
-    page, faults = open_page(browser, f"{site}/search.html?q=rowwise", site)
+def test_search_finds_a_chapter(reader, site):
+    page, faults = open_page(reader, f"{site}/search.html?q=rowwise", site)
     page.wait_for_selector("ul.search li a", timeout=30_000)
-    page.context.close()
     assert not faults, "\n".join(faults)
 
 
-def test_the_reduced_page_still_shows_faults(browser, site):
+def test_the_reduced_page_still_shows_faults(reader, site):
     """What is taken away to save time hides none of these."""
-    page, _ = open_page(browser, f"{site}/{FILES[1]}.html", site)
+    page, _ = open_page(reader, f"{site}/{FILES[1]}.html", site)
     page.evaluate("""() => {
       const article = document.querySelector("article"), add = (html) => article.lastElementChild.insertAdjacentHTML("beforeend", html);
       add('<p style="color: #bbb">Too faint on a light page.</p><p style="color: #555">Too faint on a dark page.</p>');
@@ -294,7 +362,6 @@ def test_the_reduced_page_still_shows_faults(browser, site):
       document.querySelector(".highlight span.k").style.color = "#aaa";
     }""")
     faults = accessibility_faults(page)
-    page.context.close()
     for wanted in ("image-alt", "button-name", "Too faint on a light", "Too faint on a dark", "Another kind", 'class="k"'):
         assert any(wanted in fault for fault in faults), wanted
 
@@ -307,10 +374,10 @@ def preview_of(page, link):
 
 
 @pytest.mark.parametrize("as_file", [False, True])
-def test_a_link_previews_its_statement(browser, site, as_file):
+def test_a_link_previews_its_statement(reader, site, as_file):
     """By mouse and by keyboard; the pointer may move onto it; Escape closes it (WCAG 1.4.13)."""
     home = SITE.as_uri() if as_file else site
-    page, faults = open_page(browser, f"{home}/book/attention.html", home)
+    page, faults = open_page(reader, f"{home}/book/attention.html", home)
     link = page.locator("article a.statement-link[href^='operators.html#']").first
     want = re.compile(r"[A-Z][a-z]+ 1\.\d+")
     link.hover()
@@ -329,7 +396,6 @@ def test_a_link_previews_its_statement(browser, site, as_file):
     assert want.match(preview_of(page, link))
     page.keyboard.press("Tab")
     page.wait_for_function("document.querySelector('#statement-preview').hidden || document.activeElement.ariaDescribedByElements?.length")
-    page.context.close()
     assert not faults, "\n".join(faults)
 
 
@@ -343,9 +409,9 @@ def test_every_link_to_a_statement_has_its_preview(site):
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_list_of_statements_can_be_searched(browser, site, width):
+def test_the_list_of_statements_can_be_searched(reader, site, width):
     """Every statement of the sources is stated and checked, and the field keeps the rows that hold its words."""
-    page, faults = open_page(browser, f"{site}/book/statements.html", site, viewport={"width": width, "height": 800})
+    page, faults = open_page(reader, f"{site}/book/statements.html", site, viewport={"width": width, "height": 800})
     rows = page.eval_on_selector_all(".catalogue tbody tr", "rows => rows.map((row) => row.textContent)")
     assert len(rows) > 440 and not [row for row in rows if "not stated" in row]
     assert sorted(re.match(r"[\w.-]+?-[a-z.\d-]+", row)[0] for row in rows if "not checked" in row) == ["A-gehring-attributionopinion", "M-simple-remarkopinion"]
@@ -355,18 +421,16 @@ def test_the_list_of_statements_can_be_searched(browser, site, width):
     shown = page.eval_on_selector_all(".catalogue tbody tr", "rows => rows.filter((row) => row.offsetHeight).map((row) => row.querySelector('code').textContent)")
     assert shown == ["B-input-preactivation", "B-preactivation", "B-weight-index", "A-ffnn-matrix"]
     assert width_faults(page) == []
-    page.context.close()
     assert not faults, "\n".join(faults)
 
 
-def test_a_term_previews_its_entry(browser, site):
-    page, faults = open_page(browser, f"{site}/book/attention.html", site)
+def test_a_term_previews_its_entry(reader, site):
+    page, faults = open_page(reader, f"{site}/book/attention.html", site)
     link = page.locator("article a.term[href='glossary.html#term-softmax']")
     assert link.count() == 1
     link.hover()
     assert preview_of(page, link) == "Term Softmax"
     assert page.eval_on_selector_all("#statement-preview .math", "all => all.length && all.every((box) => box.querySelector('.katex'))")
-    page.context.close()
     assert not faults, "\n".join(faults)
 
 
@@ -390,11 +454,10 @@ def test_links_out_of_the_book_are_listed_once_more(site):
             assert f'href="{address}"' in listed, f"{file}: {address}"
 
 
-def test_the_icons_of_the_theme_are_there(browser, site):
+def test_the_icons_of_the_theme_are_there(reader, site):
     """The styles keep only the icons that a page names: each must have its shape."""
-    page, _ = open_page(browser, f"{site}/{FILES[1]}.html", site)
+    page, _ = open_page(reader, f"{site}/{FILES[1]}.html", site)
     shapeless = page.evaluate("""() => [...document.querySelectorAll("[class*='fa-'], .fas, .fab")]
       .filter((icon) => !getComputedStyle(icon).getPropertyValue("--icon").startsWith("url("))
       .map((icon) => icon.className)""")
-    page.context.close()
     assert not shapeless

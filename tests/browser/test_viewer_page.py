@@ -664,7 +664,7 @@ def test_nothing_sticks_out(show, state, width):
 
 @every_state
 def test_every_control_has_a_name_a_size_and_a_visible_focus(show, state):
-    page = show(viewer(state).to_html())
+    page = show(viewer(state).to_html() + '<button id="after">after the picture</button>')
     page.locator("details").evaluate("node => { node.open = true; }")
     active = "document.querySelector('[data-tlm-attention]').firstChild.shadowRoot.activeElement"
     found = []
@@ -678,6 +678,7 @@ def test_every_control_has_a_name_a_size_and_a_visible_focus(show, state):
         found.append(name)
     else:
         raise AssertionError("the focus never leaves the picture")
+    assert page.evaluate("document.activeElement.id") == "after"
     wanted = ["layer", "head", "as", "colours", "compare with", "save the picture as PNG", "save this head's weights as CSV", "numbers, as tables", "shade by who looks at the token"]
     assert all(name in found for name in wanted) and len(found) == len(set(found))
 
