@@ -19,16 +19,18 @@ from tlm_book.training import (
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_bytes_model_beats_the_trigram_with_other_seeds(request, seed):
-    """A minute or two each, so only with --thorough; seed 2 also splits the documents in another way."""
+    """Half a minute to a minute each, so only with --thorough; seed 2 also splits the documents in another way."""
     if not request.config.getoption("--thorough"):
-        pytest.skip("a minute or two each; pytest --thorough runs it")
+        pytest.skip("half a minute to a minute each; pytest --thorough runs it")
     texts = documents()
     rest, test_texts = split_documents(texts, 0.1, seed // 2)
     train_texts, validation_texts = split_documents(rest, 0.1, seed // 2)
     tokenizer = Tokenizer.train(train_texts, 257)
     known, validation, test = (encode_corpus(tokenizer, part) for part in (train_texts, validation_texts, test_texts))
-    size = dataclasses.replace(fit_size(sum(len(text.encode()) for text in texts)), vocab_size=257, context=64, batch_size=16, noise=0.0)
-    config = recipe(size, lr=3e-3, eval_every=200, seed=seed)
-    result = train(config, model_for(size, 257).replace(dropout=0.0), known, validation, start=tokenizer.start, device="cpu", progress=False)
-    loss = evaluate(result.model, test, 64, tokenizer.start, context=32)
+    sizes = {"d_model": 192, "layers": 2, "heads": 6, "context": 32, "batch_size": 16, "noise": 0.0}
+    size = dataclasses.replace(fit_size(sum(len(text.encode()) for text in texts)), vocab_size=257, **sizes)
+    config = recipe(size, lr=2e-3, weight_decay=0.1, eval_every=200, seed=seed)
+    model_config = model_for(size, 257).replace(dropout=0.0, qkv_bias=True)
+    result = train(config, model_config, known, validation, start=tokenizer.start, device="cpu", progress=False)
+    loss = evaluate(result.model, test, 32, tokenizer.start, context=16)
     assert loss < trigram(known, test, 257, tokenizer.start) - 0.05, loss

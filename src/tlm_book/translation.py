@@ -692,7 +692,7 @@ def translation_loss(
 
 
 RECIPE = TrainConfig(
-    steps=700, batch_size=64, lr=3e-3, min_lr=0.02, warmup=50, weight_decay=0.01
+    steps=400, batch_size=64, lr=4e-3, min_lr=0.02, warmup=50, weight_decay=0.01
 )
 SIZES = {"d_model": 64, "d_ff": 128, "n_layers": 2, "n_heads": 4, "max_len": 32}
 
