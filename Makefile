@@ -3,6 +3,8 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null && command -v $$p && break; done)
 BIN := .venv/bin
 READY := .venv/ready
+# Two workers with one thread each: two workers whose torch uses both cores would wait for one another. tests/conftest.py puts what is long first.
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-all thorough mutants export execute portable serve bench weigh colab model rhymes clean
@@ -35,13 +37,12 @@ book: $(READY)
 	@test -f _build/html/index.html || { echo "no _build/html/index.html: the site was not built"; exit 1; }
 	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
 
-# Two workers with one thread each: two workers whose torch uses both cores would wait for one another.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests $(WORKERS)
 
-# All that continuous integration runs: what is long by nature, too, and the chapters with every signature of the package enforced.
-test-all: $(READY)
-	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --dist loadscope -n 2 --all
+# What is long by nature, too, and the chapters once more with every signature of the package enforced.
+test-all: test
+	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --long $(WORKERS)
 
 thorough: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py tests/test_training.py
@@ -54,7 +55,7 @@ export: $(READY)
 	$(BIN)/python book/_tools/export.py
 
 execute: export
-	$(BIN)/python book/_tools/execute.py $(ONLY)
+	$(BIN)/python book/_tools/execute.py $(if $(FRESH),--fresh) $(ONLY)
 
 # Imitations of other machines: see IMITATIONS in the script.
 portable: $(READY)

@@ -30,7 +30,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: takes long by nature; runs with --all, which `make test-all` gives")
+    config.addinivalue_line("markers", "long: takes long by nature; runs with --all or --long: `make test-all`")
 
 
 # What takes longest comes first, so that no worker is left alone with it at the end.
