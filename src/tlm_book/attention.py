@@ -38,8 +38,6 @@ def attention_pattern(
 
     c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError
     when the widths of q and k differ, and without a key.
-
-    Chapter: attention.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -65,8 +63,6 @@ def attention(
 
     ValueError when the widths of q and k, the numbers of keys and values, or the
     leading axes differ, without a key, and for a scale that is not positive.
-
-    Chapter: attention.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
@@ -91,8 +87,6 @@ class CausalAttention(nn.Module):
 
     `d_head` is d_model unless given. ValueError for an input of another width than
     d_model.
-
-    Chapter: attention.
     """
 
     def __init__(self, d_model: int, d_head: int | None = None) -> None:

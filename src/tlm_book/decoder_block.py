@@ -35,8 +35,6 @@ class DecoderBlock(nn.Module):
     "post". `dropout` acts on what each layer adds to the stream, in training mode
     only. ValueError for another choice, for sizes that do not fit, and for an input
     of another width than d_model.
-
-    Chapter: decoder_block.
     """
 
     def __init__(

@@ -57,8 +57,6 @@ class EncoderDecoderConfig(Settings):
     `vocab_size` is that of the target; `source_vocab_size` None means one vocabulary
     and one table for both. `n_layers` blocks in each half. ValueError or TypeError for
     values that describe no model.
-
-    Chapter: encoder_decoder.
     """
 
     norm: str = "post"  # or "pre"
@@ -154,8 +152,6 @@ class EncoderBlock(_Block):
     (A-encoder-block, M-encoder-stack)
 
     x: (*batch, n, d_model) and visible: (*batch, n) to the shape of x.
-
-    Chapter: encoder_decoder.
     """
 
     def forward(
@@ -178,8 +174,6 @@ class CrossBlock(_Block):
 
     y: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n) to the
     shape of y.
-
-    Chapter: encoder_decoder.
     """
 
     def __init__(self, c: EncoderDecoderConfig) -> None:
@@ -252,8 +246,6 @@ class State(NamedTuple):
     """What is remembered while a target is written: for each block the keys and values
     of the memory and of the target so far; which source tokens are visible; how many
     target tokens have been read.
-
-    Chapter: encoder_decoder.
     """
 
     memory: list[KeysValues]
@@ -278,8 +270,6 @@ class EncoderDecoder(nn.Module):
     visible: (*batch, n), true for real source tokens; None: all. ValueError for an
     empty or too long sequence and for batches of different sizes, IndexError for a
     token outside the vocabulary, TypeError for tokens that are no integers.
-
-    Chapter: encoder_decoder.
     """
 
     def __init__(self, config: EncoderDecoderConfig) -> None:

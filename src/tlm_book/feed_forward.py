@@ -35,8 +35,6 @@ class FeedForward(nn.Module):
 
     x: (*batch, d_model), result of the same shape; `up` holds A and k, `down` holds
     B and l. ValueError for sizes below 1 or an unknown activation.
-
-    Chapter: feed_forward.
     """
 
     def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
@@ -73,8 +71,6 @@ class MLP(nn.Module):
 
     >>> MLP([3, 8, 8, 2])(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
-
-    Chapter: feed_forward.
     """
 
     def __init__(self, widths: Sequence[int], activation: str = "relu") -> None:

@@ -35,8 +35,6 @@ class Normalization(nn.Module):
 
     >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0])).detach()
     tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000])
-
-    Chapter: normalization.
     """
 
     def __init__(

@@ -40,8 +40,6 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
     """◺A on the last two axes: −∞ above the diagonal. (W-mask-op-def)
 
     ValueError for fewer than two axes, TypeError for whole numbers.
-
-    Chapter: operators.
     """
     expects_shape("scores", scores, ("n", "m"))
     real = scores.is_floating_point()
@@ -54,10 +52,7 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
 def masked_softmax(
     scores: Float[Tensor, "*batch n m"],
 ) -> Float[Tensor, "*batch n m"]:
-    """softmax(◺A) on the last two axes. (W-masked-softmax-claim)
-
-    Chapter: operators.
-    """
+    """softmax(◺A) on the last two axes. (W-masked-softmax-claim)"""
     return causal_mask(scores).softmax(-1)
 
 
@@ -69,8 +64,6 @@ class Kind(Enum):
     operators of fixed width.
 
     UNPROVED means that nothing is known, not that something is false.
-
-    Chapter: operators.
     """
 
     ROWWISE = "rowwise"
@@ -95,8 +88,6 @@ MEANS: dict[Kind, frozenset[Kind]] = {
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
     `premises`. Its text is the tree; `plot` draws it.
-
-    Chapter: operators.
     """
 
     subject: str
@@ -209,10 +200,7 @@ def _draw_tree(lines: _Lines, ax: Any) -> Any:
 
 
 def primitive(subject: str, kind: Kind, reason: str) -> Derivation:
-    """A declared fact, with the reason why it holds.
-
-    Chapter: operators.
-    """
+    """A declared fact, with the reason why it holds."""
     return Derivation(subject, kind, reason)
 
 
@@ -227,8 +215,6 @@ def weakest(premises: tuple[Derivation, ...]) -> Kind:
     A pattern among them gives UNPROVED: its width is not fixed, so the
     closure lemmas say nothing of it. ValueError when there are no premises,
     TypeError for a premise that is no Derivation.
-
-    Chapter: operators.
     """
     expects(len(premises) > 0, "premises", "none", "at least one Derivation")
     for premise in premises:
@@ -241,33 +227,22 @@ def weakest(premises: tuple[Derivation, ...]) -> Kind:
 def compose(subject: str, *premises: Derivation) -> Derivation:
     """Composition, premises in the order in which they are applied.
     (W-composition-claim)
-
-    Chapter: operators.
     """
     return Derivation(subject, weakest(premises), "composition", premises)
 
 
 def add(subject: str, *premises: Derivation) -> Derivation:
-    """X ↦ S(X) + T(X). (W-closure-lemmas)
-
-    Chapter: operators.
-    """
+    """X ↦ S(X) + T(X). (W-closure-lemmas)"""
     return Derivation(subject, weakest(premises), "sum", premises)
 
 
 def concat(subject: str, *premises: Derivation) -> Derivation:
-    """X ↦ [S(X), T(X)], side by side. (W-closure-lemmas)
-
-    Chapter: operators.
-    """
+    """X ↦ [S(X), T(X)], side by side. (W-closure-lemmas)"""
     return Derivation(subject, weakest(premises), "concatenation", premises)
 
 
 def residual(subject: str, premise: Derivation) -> Derivation:
-    """X ↦ X + T(X). (W-closure-lemmas)
-
-    Chapter: operators.
-    """
+    """X ↦ X + T(X). (W-closure-lemmas)"""
     return Derivation(subject, weakest((premise,)), "residual", (premise,))
 
 
@@ -279,8 +254,6 @@ def pattern(
 
     With `causal=False`, without ◺: an equivariant pattern when Q and K are
     equivariant. (T-equivariant-pattern)
-
-    Chapter: operators.
     """
     _expects_derivation("queries", queries)
     _expects_derivation("keys", keys)
@@ -297,8 +270,6 @@ def product(subject: str, weights: Derivation, values: Derivation) -> Derivation
     """X ↦ A(X) B(X) is autoregressive for a causal pattern A and an autoregressive
     B, and equivariant for an equivariant pattern and an equivariant B.
     (W-product-claim, T-equivariant-pattern)
-
-    Chapter: operators.
     """
     _expects_derivation("weights", weights)
     _expects_derivation("values", values)
@@ -323,8 +294,6 @@ def derives(module_type: type[nn.Module]) -> Callable[[_R], _R]:
     type.
 
     TypeError when `module_type` is not a class of torch modules.
-
-    Chapter: operators.
     """
     is_module_type = isinstance(module_type, type) and issubclass(
         module_type, nn.Module
@@ -371,8 +340,6 @@ def derive(module: nn.Module) -> Derivation:
     in the module's present mode. Where torch wants more than x: attention is
     (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
     TypeError for anything but a torch module.
-
-    Chapter: operators.
     """
     came = type(module).__name__
     is_module = isinstance(module, nn.Module)
@@ -489,8 +456,6 @@ class Causal(nn.Module):
     others). `memory` is a decoder's second argument. The rows of x are its second
     axis from behind; its first, as torch has it, in a batch (n, batch, d) for a module
     with batch_first=False.
-
-    Chapter: operators.
     """
 
     def __init__(self, module: nn.Module) -> None:
