@@ -8,14 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.operators import (
-    Derivation,
-    derive,
-    derives,
-    masked_softmax,
-    pattern,
-    product,
-)
+from tlm_book.derivation import Derivation, derive, derives, pattern, product
+from tlm_book.operators import masked_softmax
 
 __all__ = [
     "attention_pattern",

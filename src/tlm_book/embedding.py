@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_shape, expects_tokens
-from tlm_book.operators import Derivation, derive, derives, primitive
+from tlm_book.derivation import Derivation, derive, derives, primitive
 
 __all__ = [
     "Embedding",

@@ -18,14 +18,11 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.embedding import Embedding
-from tlm_book.feed_forward import FeedForward
-from tlm_book.multi_head import CrossAttention
-from tlm_book.normalization import Normalization
-from tlm_book.operators import (
+from tlm_book.derivation import (
     Derivation,
     Kind,
     compose,
+    concat,
     derive,
     derives,
     pattern,
@@ -33,6 +30,10 @@ from tlm_book.operators import (
     product,
     residual,
 )
+from tlm_book.embedding import Embedding
+from tlm_book.feed_forward import FeedForward
+from tlm_book.multi_head import CrossAttention
+from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.transformer_lm import Config, Settings
 
@@ -468,7 +469,7 @@ def _cross_block(module: CrossBlock) -> Derivation:
         derive(attention.key),
         derive(attention.value),
     )
-    head = product("heads", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
+    head = product("H_i", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
     made = [derive(layer).kind for layer in (cross.key, cross.value)]
     hears = primitive(
         "attention to a fixed memory",
@@ -476,7 +477,7 @@ def _cross_block(module: CrossBlock) -> Derivation:
         "keys and values do not change",
     )
     layers = {
-        "SA": compose("SA", head, derive(attention.out)),
+        "SA": compose("SA", concat("heads", head), derive(attention.out)),
         "CA": compose("CA", derive(cross.query), hears, derive(cross.out)),
         "FF": derive(module.feed_forward),
     }

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.operators import Derivation, Kind, compose, derive, derives, primitive
+from tlm_book.derivation import Derivation, Kind, compose, derive, derives, primitive
 
 __all__ = [
     "ACTIVATIONS",

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 
 from tlm_book.attention import attention, attention_pattern
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.operators import (
+from tlm_book.derivation import (
     Derivation,
     Kind,
-    causal_mask,
     compose,
     concat,
     derive,
@@ -19,6 +18,7 @@ from tlm_book.operators import (
     primitive,
     product,
 )
+from tlm_book.operators import causal_mask
 
 __all__ = [
     "fuse_heads",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.operators import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, derives, primitive
 
 EPS_MODES = ("outside", "inside", "none")
 

@@ -12,7 +12,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.operators import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, derives, primitive
 
 KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none")
 FORMS = ("joint", "sum")

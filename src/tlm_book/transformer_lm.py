@@ -18,10 +18,10 @@ from tlm_book.checks import (
     expects_shape,
 )
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
+from tlm_book.derivation import Derivation, compose, derive, derives
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.normalization import EPS_MODES, Normalization
-from tlm_book.operators import Derivation, compose, derive, derives
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
 
 __all__ = [

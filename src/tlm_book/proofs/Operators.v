@@ -6,12 +6,10 @@
    sum, any function with the one property that the proof uses will do. Nothing is assumed: no axiom, no `Admitted`.
    The book lets an operator end at some height M. That adds nothing here: continue it beyond M in any way. *)
 
-From Coq Require Import List Arith Lia Permutation.
-From Coq Require FinFun.
+From Coq Require Import List Arith Lia Permutation FinFun.
 Import ListNotations.
 
 (* --- Sequences ------------------------------------------------------------------------------------------------------ *)
-
 Lemma same_rows {A} : forall X Y : list A, (forall i, nth_error X i = nth_error Y i) -> X = Y.
 Proof.
   induction X as [|x X IH]; intros [|y Y] H; try reflexivity; try (specialize (H 0); discriminate).
@@ -27,7 +25,6 @@ Proof. intro H. now rewrite nth_error_map, (nth_error_nth' _ 0), seq_nth by now 
 (* map_rows t X has the rows t_i(X[i]). *)
 Fixpoint map_rows {A B} (t : nat -> A -> B) (X : list A) : list B :=
   match X with [] => [] | x :: X' => t 0 x :: map_rows (fun i => t (S i)) X' end.
-
 Lemma length_map_rows {A B} : forall X (t : nat -> A -> B), length (map_rows t X) = length X.
 Proof. induction X; intro t; cbn; [|rewrite IHX]; reflexivity. Qed.
 Lemma row_map_rows {A B} : forall X (t : nat -> A -> B) i, nth_error (map_rows t X) i = option_map (t i) (nth_error X i).
@@ -38,7 +35,6 @@ Lemma map_rows_map {A B} : forall X (t : A -> B), map_rows (fun _ => t) X = map 
 Proof. induction X; intro t; cbn; [|rewrite IHX]; reflexivity. Qed.
 
 (* --- Operators and the four notions ---------------------------------------------------------------------------------- *)
-
 (* W-operation-def. An operator: one map for each height; the height is kept. *)
 Record operator (A B : Type) := { run :> list A -> list B; height : forall X, length (run X) = length X }.
 Arguments run {A B}. Arguments height {A B}.
@@ -68,7 +64,6 @@ Definition only_row {A B} (T : operator A B) (x : A) : B :=
   | y :: _ => fun _ => y
   | [] => fun none => match O_S 0 none with end
   end (height T [x]).
-
 Lemma only_row_is {A B} (T : operator A B) x : nth_error (T [x]) 0 = Some (only_row T x).
 Proof. unfold only_row. generalize (height T [x]). cbn. destruct (T [x]); [discriminate | reflexivity]. Qed.
 Lemma rowwise_forms {A B} (T : operator A B) :
@@ -157,7 +152,6 @@ Proof.
 Qed.
 
 (* --- Building larger operators --------------------------------------------------------------------------------------- *)
-
 Definition identity {A} : operator A A := {| run := fun X => X; height := fun X => eq_refl |}.
 Program Definition compose {A B C} (S : operator B C) (T : operator A B) : operator A C := {| run := fun X => S (T X) |}.
 Next Obligation. now rewrite !height. Qed.
@@ -216,7 +210,6 @@ Proof.
 Qed.
 
 (* --- Patterns and the product ---------------------------------------------------------------------------------------- *)
-
 (* A pattern gives for each sequence X of n rows an n×n matrix: A X i j is its entry, for i, j < n. *)
 Definition pattern (R W : Type) := list R -> nat -> nat -> W.
 (* T-causal-pattern-def: lower triangular, and the leading block is what A makes of the first rows. *)
@@ -340,7 +333,6 @@ Proof.
 Qed.
 
 (* --- Counterexamples, with whole numbers as rows --------------------------------------------------------------------- *)
-
 Definition total (X : list nat) := fold_right Nat.add 0 X.
 Program Definition table (f : list nat -> nat -> nat) : operator nat nat := (* row i of the result is f X i *)
   {| run := fun X => map (f X) (seq 0 (length X)) |}.
@@ -391,6 +383,14 @@ Proof.
 Qed.
 Lemma expert_choice_looks_ahead : ~ autoregressive expert_choice.
 Proof. intro H. specialize (H [1; 2] 1). discriminate H. Qed.
+
+(* T-equivariant-pattern: with the mask, 1 fails. Even where all scores are equal, row 0 hears itself alone. *)
+Definition equal_weights : pattern nat nat := masked_softmax 0 (fun _ _ _ _ => 0) (fun _ _ _ => 1) identity identity.
+Lemma masked_softmax_is_not_equivariant : ~ equivariant_pattern equal_weights.
+Proof.
+  intro H. specialize (H (exchange 1) [0; 0] [0; 0] 0 1 (exchange_injective 1)). enough (0 = 1) by discriminate.
+  apply H; cbn; [split; [reflexivity | now intros [|[|[|i]]]] | lia | lia].
+Qed.
 
 (* W-product-claim: both conditions are needed. A triangular matrix that knows n; all ones, without the mask. *)
 Definition ones_product A := product Nat.add 0 Nat.mul A (@identity nat).
