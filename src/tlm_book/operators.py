@@ -31,6 +31,5 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
 def masked_softmax(
     scores: Float[Tensor, "*batch n m"],
 ) -> Float[Tensor, "*batch n m"]:
-    """softmax(◺A) on the last two axes. (W-masked-softmax-claim)
-    """
+    """softmax(◺A) on the last two axes. (W-masked-softmax-claim)"""
     return causal_mask(scores).softmax(-1)
