@@ -7,12 +7,13 @@ READY := .venv/ready
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-all thorough mutants export execute portable serve bench weigh colab model rhymes clean
+.PHONY: help book test test-all proofs thorough mutants export execute portable serve bench weigh colab model rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every chapter and every test but the long ones (some minutes)"
 	@echo "make test-all  run the long ones, too, with the runtime checker on in the chapters (a quarter of an hour)"
+	@echo "make proofs    have the proof assistant Coq check the lemmas, the calculus and a certificate of every preset"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
@@ -43,6 +44,12 @@ test: $(READY)
 # What is long by nature, too, and the chapters once more with every signature of the package enforced.
 test-all: test
 	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --long $(WORKERS)
+
+# Installs no Coq: a proof is checked where somebody wants it checked.
+proofs: $(READY)
+	@command -v coqc >/dev/null || { $(BIN)/python -c "from tlm_book.derivation.coq import HOW_TO_GET_COQ; print(HOW_TO_GET_COQ)"; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --all tests/test_certificates.py
+	@echo "All proofs checked: both files, and a certificate of every preset; on no axiom."
 
 thorough: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py tests/test_training.py

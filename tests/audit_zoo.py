@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.decoder_block import DecoderBlock
-from tlm_book.operators import Causal
+from tlm_book.derivation import Causal
 from tlm_book.transformer_lm import Config, TransformerLM
 
 D, V, N, B = 8, 13, 9, 2  # width, tokens, rows, sequences

@@ -24,7 +24,7 @@ from tlm_book.auditing import (
     trial,
 )
 from tlm_book.auditing.small import small_audit
-from tlm_book.operators import derive
+from tlm_book.derivation import derive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -14,25 +14,28 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
-from tlm_book import operators
+from tlm_book import derivation, operators
 from tlm_book.attention import CausalAttention
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
-from tlm_book.embedding import Embedding
-from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderConfig
-from tlm_book.feed_forward import ACTIVATIONS, FeedForward
-from tlm_book.multi_head import CrossAttention, MultiHeadAttention
-from tlm_book.normalization import Normalization
-from tlm_book.operators import (
+from tlm_book.derivation import (
     MEANS,
     Causal,
     Kind,
     add,
+    calculus,
     compose,
     concat,
     derive,
     derives,
     residual,
+    transformers,
 )
+from tlm_book.derivation import rules as rules_of_modules
+from tlm_book.embedding import Embedding
+from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderConfig
+from tlm_book.feed_forward import ACTIVATIONS, FeedForward
+from tlm_book.multi_head import CrossAttention, MultiHeadAttention
+from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
 from tlm_book.spec.operators import (
     is_autoregressive,
@@ -162,8 +165,8 @@ class SelfAttention(nn.Module):
 @pytest.fixture(autouse=True)
 def rules(monkeypatch):
     """The rules of the constructions above; the registry is as it was afterwards."""
-    monkeypatch.setattr(operators, "_RULES", dict(operators._RULES))
-    monkeypatch.setattr(operators, "_WITH_MASK", dict(operators._WITH_MASK))
+    monkeypatch.setattr(rules_of_modules, "_RULES", dict(rules_of_modules._RULES))
+    monkeypatch.setattr(transformers, "_WITH_MASK", dict(transformers._WITH_MASK))
     derives(Residual)(lambda m: residual("Res", derive(m.inner)))
     derives(Sum)(lambda m: add("sum", *map(derive, m.parts)))
     derives(Beside)(lambda m: compose("beside", concat("[…]", *map(derive, m.parts)), derive(m.mix)))
@@ -171,8 +174,8 @@ def rules(monkeypatch):
 
     @derives(ByHand)
     def _by_hand(m):
-        weights = operators.pattern("weights", derive(m.q), derive(m.k), m.causal)
-        return operators.product("by hand", weights, derive(m.v))
+        weights = derivation.pattern("weights", derive(m.q), derive(m.k), m.causal)
+        return derivation.product("by hand", weights, derive(m.v))
 
 
 # --- Random models
@@ -338,16 +341,16 @@ def test_random_models_keep_what_is_derived_of_them():
 
 BREAKS = {
     "a composition has the kind of one premise": lambda m: m.setattr(
-        operators, "weakest", lambda premises: max((p.kind for p in premises), key=lambda kind: len(MEANS.get(kind, ())))
+        calculus, "weakest", lambda premises: max((p.kind for p in premises), key=lambda kind: len(MEANS.get(kind, ())))
     ),
-    "hooks are not seen": lambda m: m.setattr(operators, "_why_touched", lambda module: ""),
-    "dropout is always silent": lambda m: m.setitem(operators._RULES, nn.Dropout, lambda module: operators.primitive("Dropout", Kind.ROWWISE, "wrong")),
-    "any softmax is rowwise": lambda m: m.setitem(operators._RULES, nn.Softmax, lambda module: operators.primitive("Softmax", Kind.ROWWISE, "wrong")),
-    "any activation will do": lambda m: m.setattr(operators, "_activation_of", lambda layer: operators.primitive("f", Kind.ROWWISE, "wrong")),
-    "the mask is not asked for": lambda m: m.setitem(operators._RULES, nn.TransformerEncoderLayer, operators._WITH_MASK[nn.TransformerEncoderLayer]),
-    "batch norm is rowwise": lambda m: m.setitem(operators._RULES, nn.BatchNorm1d, lambda module: operators.primitive("BN", Kind.ROWWISE, "wrong")),
+    "hooks are not seen": lambda m: m.setattr(rules_of_modules, "_why_touched", lambda module: ""),
+    "dropout is always silent": lambda m: m.setitem(rules_of_modules._RULES, nn.Dropout, lambda module: derivation.primitive("Dropout", Kind.ROWWISE, "wrong")),
+    "any softmax is rowwise": lambda m: m.setitem(rules_of_modules._RULES, nn.Softmax, lambda module: derivation.primitive("Softmax", Kind.ROWWISE, "wrong")),
+    "any activation will do": lambda m: m.setattr(transformers, "_activation_of", lambda layer: derivation.primitive("f", Kind.ROWWISE, "wrong")),
+    "the mask is not asked for": lambda m: m.setitem(rules_of_modules._RULES, nn.TransformerEncoderLayer, transformers._WITH_MASK[nn.TransformerEncoderLayer]),
+    "batch norm is rowwise": lambda m: m.setitem(rules_of_modules._RULES, nn.BatchNorm1d, lambda module: derivation.primitive("BN", Kind.ROWWISE, "wrong")),
     "masked attention is equivariant": lambda m: m.setattr(
-        operators, "product", lambda subject, weights, values: operators.Derivation(subject, Kind.EQUIVARIANT, "wrong", (weights, values))
+        transformers, "product", lambda subject, weights, values: derivation.Derivation(subject, Kind.EQUIVARIANT, "wrong", (weights, values))
     ),
 }
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tlm_book import heads, training
+from tlm_book.derivation import derive
 from tlm_book.inference import generate
-from tlm_book.operators import derive
 from tlm_book.transformer_lm import Config, TransformerLM
 
 FOLDER = resources.files("tlm_book") / "data" / "rhymes"

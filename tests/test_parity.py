@@ -19,11 +19,11 @@ from torch import nn
 from tlm_book import derive, training
 from tlm_book.attention import attention, attention_pattern
 from tlm_book.decoder_block import NORMS, VARIANTS
+from tlm_book.derivation import Kind
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.inference import complete, generate
 from tlm_book.loss import shift, weighted_loss
 from tlm_book.normalization import EPS_MODES
-from tlm_book.operators import Kind
 from tlm_book.positional_encoding import KINDS
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import operators as s_operators

@@ -74,7 +74,9 @@ def test_the_wheel_is_whole(wheel_site):
         f"assert pathlib.Path(tlm_book.__file__).is_relative_to({str(wheel_site)!r})\n"
         "assert sum(map(len, t.documents())) > 60_000\n"
         "model, tokenizer = tr.shipped()\n"
-        "assert len(tokenizer) == model.config.vocab_size"
+        "assert len(tokenizer) == model.config.vocab_size\n"
+        "import tlm_book.derivation.coq as c\n"
+        "assert all('Qed.' in c.source(name) for name in c.FILES)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})
 

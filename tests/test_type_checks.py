@@ -16,7 +16,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 import tlm_book
-from tlm_book import operators
+from tlm_book import derivation, operators
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import embedding as s_embedding
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -28,7 +28,7 @@ WRONG = {
     "causal_mask: integers": lambda: operators.causal_mask(torch.ones(3, 3, dtype=torch.long)),
     "TransformerLM: tokens are floats": lambda: TransformerLM(Config(4, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))(torch.ones(2)),
     "Config: a size that is no int": lambda: Config(4.0),
-    "derive: no module": lambda: operators.derive("Linear"),
+    "derive: no module": lambda: derivation.derive("Linear"),
 }
 
 

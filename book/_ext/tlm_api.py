@@ -17,7 +17,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 PLACE = '<div data-api="package">'
 PACKAGE = "tlm_book"
-CHAPTER = re.compile(r"^Chapter: (\w+|none \(written by hand\))\.$")
 GENERATED = re.compile(r"Generated from book/(\w+)\.ipynb")
 SECTION = re.compile(r"^# --- (.+)$", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`|\b([A-Z]-[\w.]*\w(?:-[\w.]*\w)*)")
@@ -178,7 +177,7 @@ class Reference(SphinxTransform):
         box = nodes.container(ids=[entry.anchor], classes=["api-member" if inside else "api-entry"], support_smartquotes=False)
         box += signature(entry)
         for block in re.split(r"\n\s*\n", entry.doc):
-            if block.strip() and not CHAPTER.match(block):
+            if block.strip():
                 box += self.block(block, entry)
         box += [self.entry(member, inside=True) for member in entry.members]
         if entry.section:

@@ -4,6 +4,7 @@ Each row: the statement's name in its source, the verdict of data/statements.csv
 The letter is that of the source; T stands for statements of our own; "summary" counts the verdicts.
 """
 
+import ast
 import csv
 import re
 from html import escape
@@ -17,7 +18,9 @@ SOURCES = {"W": "Wojcik", "L": "Lelarge", "B": "Becker-Kahn", "A": "Agarwal", "M
 VERDICTS = {  # in the csv: what a reader sees
     "true": "true", "true-with-conditions": "conditional", "false": "false", "ill-typed": "ill-typed", "convention": "convention", "opinion": "opinion",
 }  # fmt: skip
-ERRATA = "errata"
+ERRATA, DERIVATIONS = "errata", "derivations"
+MACHINE = "the-theorem-checked-by-a-machine"
+PROOFS = "src/tlm_book/derivation/coq.py"  # names the statements that a proof assistant has checked
 
 
 def is_catalogue(docname):
@@ -27,6 +30,13 @@ def is_catalogue(docname):
 def verdicts(env):
     path = Path(env.srcdir, "book", "data", "statements.csv")
     return {row["id"]: row["verdict"] for row in csv.DictReader(path.open(encoding="utf-8"))}
+
+
+def machine_checked(env):
+    """{statement: lemmas that prove it}, read from the package without importing it."""
+    tree = ast.parse(Path(env.srcdir, PROOFS).read_text(encoding="utf-8"))
+    (table,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.target.id == "MACHINE_CHECKED")
+    return ast.literal_eval(table)
 
 
 def chapters(env):
@@ -40,6 +50,8 @@ def table_of(app, page, names):
     env, all_verdicts = app.env, verdicts(app.env)
     uri = {name: app.builder.get_relative_uri(page, name) for name in chapters(env)}
     errata = next((name for name in uri if PurePosixPath(name).name == ERRATA), None)
+    proved = machine_checked(env)
+    explained = next((f"{link}#{MACHINE}" for name, link in uri.items() if PurePosixPath(name).name == DERIVATIONS), "")
     rows = []
     for name in names:
         home, _ = where(env, name)
@@ -49,6 +61,9 @@ def table_of(app, page, names):
         verdict = VERDICTS.get(all_verdicts.get(name), "proved here")
         shown = f'<a class="reference internal" href="{mended[0]}">{verdict}</a>' if mended else verdict
         checked = " ".join(f'<a class="reference internal" href="{link}">{"✓&nbsp;check" if k == 1 else k}</a>' for k, link in enumerate(links, start=1))
+        if name in proved:
+            lemmas = escape(", ".join(proved[name]))
+            checked += f' <a class="reference internal" href="{explained}" title="{lemmas}">machine-checked</a>'
         stated, title = "not stated", ""
         if home:
             title = escape(env.titles[home].astext())

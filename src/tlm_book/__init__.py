@@ -24,7 +24,7 @@ _HOME = {
     "train": "training",
     "load": "training",
     "generate": "inference",
-    "derive": "operators",
+    "derive": "derivation",
     "audit": "auditing",
     "load_gpt2": "pretrained",
     "save_gpt2": "pretrained",

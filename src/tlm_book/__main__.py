@@ -1,22 +1,24 @@
-"""The command line: `python -m tlm_book train …`, `… generate …` and `… audit …`. Written by hand; it only reads arguments."""
+"""The command line: `python -m tlm_book train …`, `… generate …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
 import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tlm_book.tokenization import Tokenizer
     from tlm_book.transformer_lm import TransformerLM
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The three commands and their options."""
-    parser = argparse.ArgumentParser(prog="tlm_book", description="Train a transformer language model on a text, let one write, or ask whether a model sees the future.")
+    """The four commands and their options."""
+    parser = argparse.ArgumentParser(prog="tlm_book", description="Train a transformer language model on a text, let one write, ask whether a model sees the future, or prove that it does not.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
@@ -66,6 +68,12 @@ def arguments() -> argparse.ArgumentParser:
     audit.add_argument("--length", action="append", type=int, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
     audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
     audit.add_argument("--quiet", action="store_true", help="no progress bar")
+
+    prove = commands.add_parser("prove", help="a proof, checked by Coq, that a model never looks ahead; status 1 when there is none")
+    proved = prove.add_mutually_exclusive_group(required=True)
+    proved.add_argument("--model", metavar="DIR", help="a folder that train made")
+    proved.add_argument("--preset", metavar="NAME", help='one of the book\'s settings, such as "gpt2" or "encoder-decoder-vaswani"')
+    prove.add_argument("--out", metavar="FILE", help="write the certificate here")
     return parser
 
 
@@ -140,12 +148,48 @@ def audit(options: dict[str, Any]) -> tuple[str, int]:
     return str(report), int(not report.ok)
 
 
+def presets() -> "dict[str, Callable[[], nn.Module]]":
+    """The models of the book's settings by their names, in evaluation mode, without numbers in their weights."""
+    import torch
+
+    from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+    from tlm_book.transformer_lm import Config, TransformerLM
+
+    def made(model: Any, config: Any, name: str) -> "Callable[[], nn.Module]":
+        def make() -> "nn.Module":
+            with torch.device("meta"):
+                return model(getattr(config, name)(1000)).eval()
+
+        return make
+
+    kinds = ("", TransformerLM, Config), ("encoder-decoder-", EncoderDecoder, EncoderDecoderConfig)
+    return {
+        before + name: made(model, config, name)
+        for before, model, config in kinds
+        for name, method in vars(config).items()
+        if isinstance(method, classmethod) and not name.startswith("_")
+    }
+
+
+def prove(options: dict[str, Any]) -> tuple[str, int]:
+    """What Coq proves of the model, and 1 unless it proves that the model is autoregressive."""
+    from tlm_book.checks import expects_one_of
+    from tlm_book.derivation.prove import prove
+    from tlm_book.training import load
+
+    name, folder, out = options["preset"], options["model"], options["out"]
+    if name is not None:
+        expects_one_of("preset", name, tuple(presets()))
+    model = load(folder)[0].eval() if name is None else presets()[name]()
+    return prove(model, None if out is None else Path(out))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Status 0; 1 when an audit finds a leak; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
+    """Run one command. Status 0; 1 when an audit finds a leak or a proof fails; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
     options = vars(arguments().parse_args(argv))
-    run = {"train": train, "generate": generate, "audit": audit}[options.pop("command")]
+    run = {"train": train, "generate": generate, "audit": audit, "prove": prove}[options.pop("command")]
     status = 0
     try:
         said = run(options)

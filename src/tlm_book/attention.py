@@ -8,14 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.operators import (
-    Derivation,
-    derive,
-    derives,
-    masked_softmax,
-    pattern,
-    product,
-)
+from tlm_book.derivation import Derivation, derive, derives, pattern, product
+from tlm_book.operators import masked_softmax
 
 __all__ = [
     "attention_pattern",
@@ -38,8 +32,6 @@ def attention_pattern(
 
     c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError
     when the widths of q and k differ, and without a key.
-
-    Chapter: attention.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -65,8 +57,6 @@ def attention(
 
     ValueError when the widths of q and k, the numbers of keys and values, or the
     leading axes differ, without a key, and for a scale that is not positive.
-
-    Chapter: attention.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
@@ -91,8 +81,6 @@ class CausalAttention(nn.Module):
 
     `d_head` is d_model unless given. ValueError for an input of another width than
     d_model.
-
-    Chapter: attention.
     """
 
     def __init__(self, d_model: int, d_head: int | None = None) -> None:

@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_one_of, expects_shape
+from tlm_book.derivation import Derivation, add, compose, derive, derives, residual
 from tlm_book.feed_forward import FeedForward
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization
-from tlm_book.operators import Derivation, add, compose, derive, derives, residual
 
 NORMS = ("pre", "post", "none")
 VARIANTS = ("sequential", "parallel", "simplified")
@@ -35,8 +35,6 @@ class DecoderBlock(nn.Module):
     "post". `dropout` acts on what each layer adds to the stream, in training mode
     only. ValueError for another choice, for sizes that do not fit, and for an input
     of another width than d_model.
-
-    Chapter: decoder_block.
     """
 
     def __init__(

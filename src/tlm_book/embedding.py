@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_shape, expects_tokens
-from tlm_book.operators import Derivation, derive, derives, primitive
+from tlm_book.derivation import Derivation, derive, derives, primitive
 
 __all__ = [
     "Embedding",
@@ -37,8 +37,6 @@ class Embedding(nn.Module):
     TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise
     IndexError on the CPU; on a GPU the check would wait for the device, so it is
     left out.
-
-    Chapter: embedding.
     """
 
     def __init__(self, vocab_size: int, d_model: int, scale: float = 1.0) -> None:
@@ -80,8 +78,6 @@ def words(text: str) -> list[str]:
 
     >>> words("Salt, and salt's cousins.")
     ['salt', 'and', 'salt', 's', 'cousins']
-
-    Chapter: embedding.
     """
     expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
     return re.findall(r"[^\W\d_]+", text.lower())
@@ -92,8 +88,6 @@ def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs
     (T-skip-gram-pairs)
 
     ValueError when window < 1; TypeError when it is no whole number.
-
-    Chapter: embedding.
     """
     expects_positive(window=window)
     steps = range(1, min(window, len(tokens) - 1) + 1)
@@ -110,8 +104,6 @@ def sgns_loss(
     (T-sgns-loss)
 
     ValueError when the widths differ.
-
-    Chapter: embedding.
     """
     expects_shape("c", c, tuple(e.shape))
     expects_shape("N", N, (*e.shape[:-1], None, e.shape[-1]))
@@ -126,8 +118,6 @@ class SkipGram:
     window r, negatives k, power α of the noise, subsample threshold τ (None: keep
     all), penalty λ on |e|² + |c|²; words that occur less than min_count times are
     left out. The step length falls from lr to 0 in a straight line.
-
-    Chapter: embedding.
     """
 
     d_model: int = 32
@@ -164,8 +154,6 @@ class SkipGram:
 class WordVectors:
     """What `word_vectors` found: word number v has the vectors centre[v] (row of E)
     and context[v] (row of C), and the share noise[v] among the drawn contexts.
-
-    Chapter: embedding.
     """
 
     words: tuple[str, ...]
@@ -237,8 +225,6 @@ def word_vectors(
 
     TypeError when `texts` is one str; ValueError when fewer than two words are
     frequent enough, or none has a neighbour.
-
-    Chapter: embedding.
     """
     s, wants = settings, "several texts, such as a list of str"
     expects(not isinstance(texts, str), "texts", "one str", wants, TypeError)

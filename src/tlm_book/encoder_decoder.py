@@ -18,14 +18,11 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.embedding import Embedding
-from tlm_book.feed_forward import FeedForward
-from tlm_book.multi_head import CrossAttention
-from tlm_book.normalization import Normalization
-from tlm_book.operators import (
+from tlm_book.derivation import (
     Derivation,
     Kind,
     compose,
+    concat,
     derive,
     derives,
     pattern,
@@ -33,6 +30,10 @@ from tlm_book.operators import (
     product,
     residual,
 )
+from tlm_book.embedding import Embedding
+from tlm_book.feed_forward import FeedForward
+from tlm_book.multi_head import CrossAttention
+from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.transformer_lm import Config, Settings
 
@@ -57,8 +58,6 @@ class EncoderDecoderConfig(Settings):
     `vocab_size` is that of the target; `source_vocab_size` None means one vocabulary
     and one table for both. `n_layers` blocks in each half. ValueError or TypeError for
     values that describe no model.
-
-    Chapter: encoder_decoder.
     """
 
     norm: str = "post"  # or "pre"
@@ -154,8 +153,6 @@ class EncoderBlock(_Block):
     (A-encoder-block, M-encoder-stack)
 
     x: (*batch, n, d_model) and visible: (*batch, n) to the shape of x.
-
-    Chapter: encoder_decoder.
     """
 
     def forward(
@@ -178,8 +175,6 @@ class CrossBlock(_Block):
 
     y: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n) to the
     shape of y.
-
-    Chapter: encoder_decoder.
     """
 
     def __init__(self, c: EncoderDecoderConfig) -> None:
@@ -252,8 +247,6 @@ class State(NamedTuple):
     """What is remembered while a target is written: for each block the keys and values
     of the memory and of the target so far; which source tokens are visible; how many
     target tokens have been read.
-
-    Chapter: encoder_decoder.
     """
 
     memory: list[KeysValues]
@@ -278,8 +271,6 @@ class EncoderDecoder(nn.Module):
     visible: (*batch, n), true for real source tokens; None: all. ValueError for an
     empty or too long sequence and for batches of different sizes, IndexError for a
     token outside the vocabulary, TypeError for tokens that are no integers.
-
-    Chapter: encoder_decoder.
     """
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -478,7 +469,7 @@ def _cross_block(module: CrossBlock) -> Derivation:
         derive(attention.key),
         derive(attention.value),
     )
-    head = product("heads", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
+    head = product("H_i", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
     made = [derive(layer).kind for layer in (cross.key, cross.value)]
     hears = primitive(
         "attention to a fixed memory",
@@ -486,7 +477,7 @@ def _cross_block(module: CrossBlock) -> Derivation:
         "keys and values do not change",
     )
     layers = {
-        "SA": compose("SA", head, derive(attention.out)),
+        "SA": compose("SA", concat("heads", head), derive(attention.out)),
         "CA": compose("CA", derive(cross.query), hears, derive(cross.out)),
         "FF": derive(module.feed_forward),
     }

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.operators import Derivation, Kind, compose, derive, derives, primitive
+from tlm_book.derivation import Derivation, Kind, compose, derive, derives, primitive
 
 __all__ = [
     "ACTIVATIONS",
@@ -35,8 +35,6 @@ class FeedForward(nn.Module):
 
     x: (*batch, d_model), result of the same shape; `up` holds A and k, `down` holds
     B and l. ValueError for sizes below 1 or an unknown activation.
-
-    Chapter: feed_forward.
     """
 
     def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
@@ -73,8 +71,6 @@ class MLP(nn.Module):
 
     >>> MLP([3, 8, 8, 2])(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
-
-    Chapter: feed_forward.
     """
 
     def __init__(self, widths: Sequence[int], activation: str = "relu") -> None:

@@ -27,8 +27,6 @@ def directional_derivatives(
     For float64 weights away from corners the two agree to about seven digits. The
     weights are left as they were. ValueError when no weight asks for a gradient.
     (W-ae-differentiable)
-
-    Chapter: gradients.
     """
     weights = [p for p in model.parameters() if p.requires_grad]
     expects(

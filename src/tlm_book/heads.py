@@ -86,19 +86,13 @@ OTHERS = "a To From the went to with sang Where is In said took".split()
 
 
 def charm(rng: np.random.Generator) -> str:
-    """3 to 24 random words, said 2 to 4 times.
-
-    Chapter: heads.
-    """
+    """3 to 24 random words, said 2 to 4 times."""
     said = " ".join(rng.choice(WORDS, rng.integers(3, 25)))
     return " ".join([said] * rng.integers(2, 5))
 
 
 def listing(rng: np.random.Generator) -> str:
-    """What is brought to a place, and back.
-
-    Chapter: heads.
-    """
+    """What is brought to a place, and back."""
     nouns = rng.choice(NOUNS, rng.integers(3, 8), replace=False)
     said = ", ".join(f"a {rng.choice(KINDS)} {noun}" for noun in nouns)
     place = rng.choice(PLACES)
@@ -106,10 +100,7 @@ def listing(rng: np.random.Generator) -> str:
 
 
 def story(rng: np.random.Generator) -> str:
-    """Two people, a thing that is lost and found, and what they sing.
-
-    Chapter: heads.
-    """
+    """Two people, a thing that is lost and found, and what they sing."""
     first = rng.choice(FIRST, 2, replace=False)
     one, two = (
         f"{a} {b}" for a, b in zip(first, rng.choice(LAST, 2, replace=False))
@@ -133,8 +124,6 @@ def rhymes(n: int, seed: int) -> list[str]:
 
     >>> rhymes(1, seed=279)
     ['cold Elm North goat cold Elm North goat']
-
-    Chapter: heads.
     """
     expects_positive(n=n)
     rng = np.random.default_rng(seed)
@@ -144,20 +133,14 @@ def rhymes(n: int, seed: int) -> list[str]:
 
 
 def rhyme_tokenizer() -> Tokenizer:
-    """A tokenizer for which each word of `rhymes` is one token.
-
-    Chapter: heads.
-    """
+    """A tokenizer for which each word of `rhymes` is one token."""
     words = "".join(f" {word}" for word in WORDS + OTHERS)
     # 387 merges: as many as make every word whole
     return Tokenizer.train([words] * 2, 644, pattern=GPT2_PATTERN, progress=False)
 
 
 def new_rhyme_model(vocab_size: int) -> TransformerLM:
-    """GPT-2 in small, before training: random tokens, places as quick waves.
-
-    Chapter: heads.
-    """
+    """GPT-2 in small, before training: random tokens, places as quick waves."""
     config = Config.gpt2(
         vocab_size, d_model=64, d_ff=128, n_layers=2, n_heads=4, max_len=64
     )
@@ -180,8 +163,6 @@ def train_rhymes(
     thread it takes some three minutes. The log has the scores of all heads.
 
     FileExistsError when there is such a folder.
-
-    Chapter: heads.
     """
     free_folder(out)
     tokenizer = rhyme_tokenizer()
@@ -210,8 +191,6 @@ def train_rhymes(
 def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
     """(model, tokenizer): the small model of rhymes that comes with the package, made
     by `train_rhymes`.
-
-    Chapter: heads.
     """
     with resources.as_file(
         resources.files("tlm_book") / "data" / "rhymes"
@@ -229,8 +208,6 @@ def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*head
 
     >>> previous_token_score(torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
     tensor(0.2500)
-
-    Chapter: heads.
     """
     expects_shape("A", A, (A.shape[-1], "n"))
     expects(A.shape[-1] >= 2, "A", f"{A.shape[-1]} rows", "at least 2")
@@ -254,8 +231,6 @@ def duplicate_token_score(
     (T-head-scores)
 
     ValueError when no token comes twice, or when A and tokens do not fit together.
-
-    Chapter: heads.
     """
     return _weight_on((tokens[:, None] == tokens).tril(-1), A)
 
@@ -267,18 +242,13 @@ def induction_score(
     head. (T-head-scores)
 
     Errors as for `duplicate_token_score`.
-
-    Chapter: heads.
     """
     earlier = (tokens[:, None] == tokens).tril(-1)
     return _weight_on(F.pad(earlier[:, :-1], (1, 0)), A)  # one column to the right
 
 
 def word_tokens(tokenizer: Tokenizer) -> Int[Tensor, "w"]:
-    """The tokens of the words of `rhymes`, each with the space before it.
-
-    Chapter: heads.
-    """
+    """The tokens of the words of `rhymes`, each with the space before it."""
     return torch.tensor([tokenizer.encode(f" {word}")[0] for word in WORDS])
 
 
@@ -289,8 +259,6 @@ def said_twice(
     the pool, then the same m again. (T-said-twice)
 
     ValueError when the pool, without the start marker, has fewer than m tokens.
-
-    Chapter: heads.
     """
     expects_positive(m=m, copies=copies)
     known = pool.unique()
@@ -312,8 +280,6 @@ def head_scores(
     """The three scores of every head, each the mean over the texts.
 
     ValueError when there is no text, or one in which no token comes twice.
-
-    Chapter: heads.
     """
     right, got = texts.dim() == 2 and len(texts), f"shape {tuple(texts.shape)}"
     expects(right, "texts", got, "at least one text, (copies, n)")
@@ -341,8 +307,6 @@ def knock_out(
     IndexError for a head that is not there, TypeError for what is no pair of whole
     numbers; ValueError for rows of another shape, and
     for rows when the attention layers have no output bias that could hold them.
-
-    Chapter: heads.
     """
     c, other = model.config, copy.deepcopy(model)
     if rows is not None:
@@ -374,8 +338,6 @@ def mean_rows(
     rows with which `knock_out` takes away what depends on the text. (T-knock-out)
 
     ValueError when there is no row.
-
-    Chapter: heads.
     """
     expects(
         texts.numel(), "texts", f"shape {tuple(texts.shape)}", "at least one row"
@@ -405,8 +367,6 @@ def head_matrices(
     are left out. (T-qk-ov, T-token-tables)
 
     IndexError for a head that is not there.
-
-    Chapter: heads.
     """
     c = model.config
     there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads

@@ -60,8 +60,6 @@ def window(
 ) -> Int[Tensor, "*batch m"]:
     """What the model reads: the start marker, if any, then the tokens; of too many
     tokens, the last ones that fit. (T-window)
-
-    Chapter: inference.
     """
     if start is None:
         return tokens[..., -max_len:]
@@ -81,8 +79,6 @@ def distribution(
     `window(tokens)`. (T-next-token)
 
     ValueError unless τ > 0, when there is nothing to read, and when a score is NaN.
-
-    Chapter: inference.
     """
     expects(temperature > 0, "temperature", temperature, "a number > 0")
     z = last_scores(model, tokens, start)
@@ -103,8 +99,6 @@ def last_scores(
     """The model's scores for the token after the last one, in float64.
 
     Errors as in `generate`.
-
-    Chapter: inference.
     """
     z = model(window(tokens, model.config.max_len, start))[..., -1, :].double()
     expects(
@@ -199,8 +193,6 @@ class _Block:
 class Place(NamedTuple):
     """Where a step stands: it writes column `columns` of each of the `rows` (one for
     each text and head) and looks at the first n columns, less the hidden ones.
-
-    Chapter: inference.
     """
 
     rows: slice | Int[Tensor, "heads"]
@@ -212,8 +204,6 @@ class Place(NamedTuple):
 class Cache:
     """Keys and values of one block, with room for max_len tokens: K (batch·h, k, M) and
     V (batch·h, M, k). `like` gives device and dtype. (T-cache)
-
-    Chapter: inference.
     """
 
     def __init__(
@@ -313,8 +303,6 @@ class Decoder(_Layers):
     Made anew when the model has learned more: some weights are copied. No dropout.
     `compile`: a step is one compiled graph of fixed shape. TypeError for a model
     with other layers than the book's, ValueError for attention without the mask.
-
-    Chapter: inference.
     """
 
     def __init__(self, model: TransformerLM, compile: bool = False) -> None:
@@ -385,10 +373,7 @@ class Decoder(_Layers):
 def quantiles(
     p: Float[Tensor, "*batch V"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The smallest j with u < p_0 + … + p_j, for each row. (T-quantile)
-
-    Chapter: inference.
-    """
+    """The smallest j with u < p_0 + … + p_j, for each row. (T-quantile)"""
     F = p.cumsum(-1)
     return (F / F[..., -1:] <= u[..., None]).sum(-1)
 
@@ -401,8 +386,6 @@ def cut_tail(
 ) -> Float[Tensor, "*batch V"]:
     """p with zeros where top-k, then top-p, then min-p cut; each row sums to 1 again.
     (T-top-k-top-p, T-min-p)
-
-    Chapter: inference.
     """
     if (top_k, top_p) != (None, None):
         sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
@@ -428,8 +411,6 @@ class Sampler:
     top_k, top_p, min_p what is cut off before drawing; None: nothing
 
     ValueError or TypeError for a value out of range.
-
-    Chapter: inference.
     """
 
     temperature: float = 1.0
@@ -602,8 +583,6 @@ def generate(
     prompt without start, texts that grow too long, settings out of range and scores
     that are not finite; IndexError for a token outside the vocabulary; TypeError for
     what is no integer.
-
-    Chapter: inference.
     """
     if isinstance(tokens, list | tuple):
         texts = list(tokens)
@@ -644,8 +623,6 @@ def stream(
 
     Arguments and errors as in `generate`; they are checked at once, not with the
     first token.
-
-    Chapter: inference.
     """
     ends = _expects_writing(model, [tokens], n_new, start, stop, on_overflow)
     new = _written(
@@ -670,8 +647,6 @@ def step_flops(config: Config, n: int) -> int:
 
     >>> step_flops(Config(2, d_model=2, d_ff=3, n_layers=1, n_heads=1), 5)
     104
-
-    Chapter: inference.
     """
     expects_positive(n=n)
     c = config
@@ -684,10 +659,7 @@ def step_flops(config: Config, n: int) -> int:
 
 
 class Hypothesis(NamedTuple):
-    """A continuation, the logarithm of its probability, and its value.
-
-    Chapter: inference.
-    """
+    """A continuation, the logarithm of its probability, and its value."""
 
     tokens: Int[Tensor, "_"]
     log_p: float
@@ -710,8 +682,6 @@ def beam_search(
 
     value = log P / |y|^length_power. Errors as in `generate`; ValueError for a width
     below 1, a length_power that is negative or not finite, and n_new < 1.
-
-    Chapter: inference.
     """
     signs = _expects_writing(model, [tokens], n_new, start, stop, "error")
     expects_positive(width=width, n_new=n_new)
@@ -785,8 +755,6 @@ def stream_text(
 ) -> Iterator[str]:
     """The continuation that `complete` writes, piece by piece, each as soon as it is
     there. Errors as in `complete`, at once.
-
-    Chapter: inference.
     """
     V, end = model.config.vocab_size, tokenizer.start
     wants = f"the model's vocab_size = {V}"
@@ -824,8 +792,6 @@ def complete(
     An empty prompt begins a document. `choices` as in `Sampler`, and `on_overflow`,
     here "slide" by default. The same arguments give the same text. Errors as in
     `generate`; ValueError when the tokenizer is not the model's.
-
-    Chapter: inference.
     """
     options: dict[str, Any] = {"temperature": temperature, "seed": seed, **choices}
     return prompt + "".join(

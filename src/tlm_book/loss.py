@@ -39,8 +39,6 @@ def shift(
 
     >>> shift(torch.tensor([2, 0, 1]), start=3)
     tensor([3, 2, 0])
-
-    Chapter: loss.
     """
     expects(
         tokens.dim() >= 1 and tokens.shape[-1] >= 1,
@@ -78,8 +76,6 @@ def token_log_probs(
 
     ValueError when the shapes do not fit; on the CPU also TypeError for tokens that
     are not integers and IndexError for tokens outside {0, …, V−1}.
-
-    Chapter: loss.
     """
     _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
     return -F.cross_entropy(
@@ -120,8 +116,6 @@ def weighted_loss(
     Without weights every position counts 1. ValueError for weights of another shape,
     a negative or infinite one, and weights that sum to zero (for "row_mean": in any
     row; for "sum" they may); otherwise errors as in `token_log_probs`.
-
-    Chapter: loss.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
@@ -215,8 +209,6 @@ def chunked_loss(
     for `weights`. Positions of weight 0 are skipped. The result is float32 at least;
     under autocast the products are taken in its type. Errors as in `weighted_loss`;
     ValueError when the widths do not fit or `weights` asks for a gradient.
-
-    Chapter: loss.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     expects_positive(chunk=chunk)

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 
 from tlm_book.attention import attention, attention_pattern
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.operators import (
+from tlm_book.derivation import (
     Derivation,
     Kind,
-    causal_mask,
     compose,
     concat,
     derive,
@@ -19,6 +18,7 @@ from tlm_book.operators import (
     primitive,
     product,
 )
+from tlm_book.operators import causal_mask
 
 __all__ = [
     "fuse_heads",
@@ -37,8 +37,6 @@ def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
 
     Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ.
     (W-mh-weights) ValueError for another shape.
-
-    Chapter: multi_head.
     """
     fits = weights.dim() == 4 and len(weights) == 3
     expects(fits, "weights", f"shape {tuple(weights.shape)}", "(3, h, d, k)")
@@ -52,8 +50,6 @@ def split_heads(
     inverse of `fuse_heads`. (W-mh-weights)
 
     ValueError when 3·n_heads does not divide the number of rows.
-
-    Chapter: multi_head.
     """
     expects_positive(n_heads=n_heads)
     expects(
@@ -72,8 +68,6 @@ class MultiHeadAttention(nn.Module):
     (ValueError otherwise). `qkv_bias` and `out_bias`: whether queries, keys, values
     and the output have bias rows. `scale` replaces 1/√d_head and must be positive;
     without `causal` there is no mask.
-
-    Chapter: multi_head.
     """
 
     def __init__(
@@ -164,8 +158,6 @@ class CrossAttention(nn.Module):
     `d_key`. x: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n)
     with True for real rows of the memory. With `causal`, row i sees rows 0 … i of the
     memory. Result (*batch, m, d_model). ValueError for sizes or shapes that do not fit.
-
-    Chapter: multi_head.
     """
 
     def __init__(

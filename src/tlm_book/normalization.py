@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.operators import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, derives, primitive
 
 EPS_MODES = ("outside", "inside", "none")
 
@@ -35,8 +35,6 @@ class Normalization(nn.Module):
 
     >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0])).detach()
     tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000])
-
-    Chapter: normalization.
     """
 
     def __init__(

@@ -58,8 +58,6 @@ def to_layout(
 
     `layout` is one of LAYOUTS. The inverse of `from_layout`. ValueError for another
     layout, for a weight that is missing, and for shapes that do not fit.
-
-    Chapter: notation.
     """
     expects_one_of("layout", layout, tuple(LAYOUTS))
     _expects_heads(weights)
@@ -87,8 +85,6 @@ def from_layout(
 
     `state` is the `state_dict()` of one attention layer. ValueError for another
     layout, for a weight that is missing, and for heads that do not fit.
-
-    Chapter: notation.
     """
     expects_one_of("layout", layout, tuple(LAYOUTS))
     expects_positive(n_heads=n_heads)
@@ -141,8 +137,6 @@ def to_columns(
 
     The inverse of `from_columns`; biases are left behind, because this form has none.
     ValueError for a weight that is missing, and for shapes that do not fit.
-
-    Chapter: notation.
     """
     _expects_heads(weights)
     W_O = weights["W_O"].unflatten(0, (len(weights["W_Q"]), -1))  # (h, v, d)
@@ -155,8 +149,6 @@ def from_columns(
 ) -> dict[str, Float[Tensor, "..."]]:
     """W_Q, W_K, W_V, W_O from the matrices that act on columns: the inverse of
     `to_columns`. ValueError for a weight that is missing.
-
-    Chapter: notation.
     """
     for name in ("W_q", "W_k", "W_v", "W_o"):
         expects(name in columns, "columns", f"the names {', '.join(columns)}", name)

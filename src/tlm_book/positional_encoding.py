@@ -12,7 +12,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.operators import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, derives, primitive
 
 KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none")
 FORMS = ("joint", "sum")
@@ -39,8 +39,6 @@ def sinusoidal_table(
 
     >>> sinusoidal_table(100, 6).shape
     torch.Size([100, 6])
-
-    Chapter: positional_encoding.
     """
     expects_positive(max_len=max_len, d_model=d_model)
     expects(
@@ -71,8 +69,6 @@ class PositionalEncoding(nn.Module):
 
     >>> PositionalEncoding(max_len=10, d_model=4)(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3, 4])
-
-    Chapter: positional_encoding.
     """
 
     def __init__(
@@ -133,8 +129,6 @@ class PositionalNetwork(nn.Module):
 
     >>> PositionalNetwork(10, 4, d_hidden=8)(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3, 4])
-
-    Chapter: positional_encoding.
     """
 
     def __init__(

@@ -88,8 +88,6 @@ lm_head.weight      unembedding.weight
 class Pair(NamedTuple):
     """A tensor's name in the file, its name in the model, and how its numbers lie:
     "" the same, "T" transposed, "row" a row (1, V) in the file for V numbers.
-
-    Chapter: pretrained.
     """
 
     theirs: str
@@ -102,8 +100,6 @@ def pairs(table: str, n_layers: int) -> list[Pair]:
 
     >>> pairs("h.#.ln.* blocks.#.norm.* T", 1)[0]
     Pair(theirs='h.0.ln.weight', ours='blocks.0.norm.weight', layout='T')
-
-    Chapter: pretrained.
     """
     found = []
     for line in table.strip().splitlines():
@@ -116,8 +112,6 @@ def pairs(table: str, n_layers: int) -> list[Pair]:
 
 def turned(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turned"]:
     """A tensor of the file as the model keeps it; biases have nothing to transpose.
-
-    Chapter: pretrained.
     """
     if layout == "row":
         return w.reshape(w.shape[-1:])
@@ -125,10 +119,7 @@ def turned(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turned"]:
 
 
 def turned_back(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turned"]:
-    """The inverse of `turned`.
-
-    Chapter: pretrained.
-    """
+    """The inverse of `turned`."""
     return w[None] if layout == "row" else turned(w, layout)
 
 
@@ -177,8 +168,6 @@ def gpt2_config(fields: Mapping[str, Any]) -> Config:
 
     >>> gpt2_config({"n_embd": 1024, "n_layer": 24, "n_head": 16}).d_ff
     4096
-
-    Chapter: pretrained.
     """
     _expects_only(fields, _GPT2_ONLY)
     known = {o: fields[t] for t, o in _GPT2_FIELDS.items() if t in fields}
@@ -204,8 +193,6 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
     FileNotFoundError when it is missing, ValueError when it is broken or when there
     is only a pickle.
-
-    Chapter: pretrained.
     """
     file, names = folder / "model.safetensors", sorted(os.listdir(folder))
     if not file.is_file():
@@ -228,8 +215,6 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 def read_fields(folder: Path) -> dict[str, Any]:
     """The table in the folder's config.json. FileNotFoundError without such a file,
     ValueError for one that holds something else.
-
-    Chapter: pretrained.
     """
     file = folder / "config.json"
     missing, wants = f"{str(folder)!r} without config.json", "a model's folder"
@@ -245,8 +230,6 @@ def read_fields(folder: Path) -> dict[str, Any]:
 def described(folder: Path, config_of: Callable[[dict[str, Any]], Any]) -> Any:
     """The settings in the folder's config.json, by `gpt2_config` or `marian_config`;
     ValueError that names the file.
-
-    Chapter: pretrained.
     """
     fields = read_fields(folder)
     try:
@@ -260,8 +243,6 @@ def unfilled(
 ) -> Any:
     """kind(config) whose weights have shapes and no numbers yet. ValueError for sizes
     that no file can have.
-
-    Chapter: pretrained.
     """
     got, wants = f"{config.n_layers} blocks", f"at most {len(tensors)}, one a tensor"
     expects(config.n_layers <= len(tensors), "config.json", got, wants)
@@ -283,8 +264,6 @@ def expects_tensor(
 ) -> None:
     """ValueError that names file and tensor unless it holds finite floating point
     numbers of this shape and dtype.
-
-    Chapter: pretrained.
     """
     got, wants = (
         f"{name} of type {w.dtype}",
@@ -305,8 +284,6 @@ def fill(
 ) -> None:
     """Give the model the tensors, each under its own name and turned as `named` says;
     the model takes on their dtype. ValueError when they do not fit.
-
-    Chapter: pretrained.
     """
     wanted, empty = {pair.theirs for pair in named}, model.state_dict()
     missing, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
@@ -328,8 +305,6 @@ def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
     """Take out tensors that are copies, {name of the copy: name of the original}; a
     copy may also stand in for an original that is missing. ValueError when the two
     differ.
-
-    Chapter: pretrained.
     """
     for copy, original in copies.items():
         if copy in tensors:
@@ -343,10 +318,7 @@ def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
 
 
 def gpt2_pairs(config: Config) -> list[Pair]:
-    """The names of a GPT-2 with these settings.
-
-    Chapter: pretrained.
-    """
+    """The names of a GPT-2 with these settings."""
     named = pairs(GPT2_NAMES, config.n_layers)
     return named[:-1] if config.tied else named  # the last line is the unembedding
 
@@ -361,8 +333,6 @@ def load_gpt2(
     None when the folder has no vocab.json. FileNotFoundError for a folder or file that
     is missing, ValueError for files that do not fit or are broken, ConnectionError
     without a network, ImportError without the library huggingface_hub.
-
-    Chapter: pretrained.
     """
     folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
     config = described(folder, gpt2_config)
@@ -394,8 +364,6 @@ def load_gpt2(
 def check_fingerprint(file: Path) -> None:
     """ValueError when a file in the hub's cache has not the fingerprint by which it is
     named there; other files are passed over.
-
-    Chapter: pretrained.
     """
     name = Path(os.readlink(file)).name if file.is_symlink() else ""
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name):
@@ -414,8 +382,6 @@ def check_fingerprint(file: Path) -> None:
 
 def library(name: str) -> Any:
     """A library that only this chapter needs; ImportError that says how to get it.
-
-    Chapter: pretrained.
     """
     try:
         return import_module(name)
@@ -425,10 +391,7 @@ def library(name: str) -> Any:
 
 
 def converted(hub: Any, name: str) -> str | None:
-    """The revision in which the hub's own converter offers safetensors, if any.
-
-    Chapter: pretrained.
-    """
+    """The revision in which the hub's own converter offers safetensors, if any."""
     offers = hub.HfApi().get_repo_discussions(name)
     for offer in offers:
         by_hub = offer.is_pull_request and offer.author == "SFconvertbot"
@@ -441,8 +404,6 @@ def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """The folder in the hub's cache with these files of a model, fetched if need be.
     ValueError for a model that is there as a pickle only, ConnectionError when it
     cannot be fetched.
-
-    Chapter: pretrained.
     """
     hub, wanted = library("huggingface_hub"), ["model.safetensors", *files]
     get: Callable[[str | None], str] = lambda revision: hub.snapshot_download(
@@ -472,8 +433,6 @@ def model_folder(
 ) -> Path:
     """The folder itself, or what `fetch` makes of a name on the hub.
     FileNotFoundError for what is neither.
-
-    Chapter: pretrained.
     """
     got = repr(name_or_folder)
     right = isinstance(name_or_folder, str | os.PathLike)
@@ -497,8 +456,6 @@ def tensors_of(
 ) -> dict[str, Tensor]:
     """The model's weights as the file names and keeps them: the inverse of `fill`.
     ValueError for weights without numbers, and for a tied model of two matrices.
-
-    Chapter: pretrained.
     """
     state = model.state_dict()
     bare = [pair.ours for pair in named if state[pair.ours].is_meta]
@@ -518,8 +475,6 @@ def tensors_of(
 def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to write into, which gets its name when all is written: it is there
     complete or not at all. FileExistsError when there is one of that name.
-
-    Chapter: pretrained.
     """
     path = free_folder(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -537,8 +492,6 @@ def write_model(
 ) -> None:
     """config.json and model.safetensors. ValueError for what `expects_tensor` refuses
     in a file, OSError when they cannot be written.
-
-    Chapter: pretrained.
     """
     dtype = next(iter(tensors.values())).dtype
     for name, w in tensors.items():
@@ -564,8 +517,6 @@ def gpt2_fields(config: Config) -> dict[str, Any]:
 
     ValueError for settings that no GPT-2 has. (A table of positions that started as a
     sinusoid is as good as any.)
-
-    Chapter: pretrained.
     """
     c = config
     if c.pe == "learned_from_sinusoid":
@@ -602,8 +553,6 @@ def save_gpt2(
 
     FileExistsError when the folder exists; ValueError when the model or the tokenizer
     is of a kind that GPT-2's files cannot express, or when they do not fit together.
-
-    Chapter: pretrained.
     """
     right, came = isinstance(model, TransformerLM), type(model).__name__
     expects(right, "model", came, "a TransformerLM", TypeError)
@@ -623,10 +572,7 @@ def save_gpt2(
 
 
 def gpt2_name(name: str) -> str:
-    """A tensor's name as `transformers` writes it today.
-
-    Chapter: pretrained.
-    """
+    """A tensor's name as `transformers` writes it today."""
     return name if name.startswith("lm_head") else f"transformer.{name}"
 
 
@@ -658,10 +604,7 @@ final_logits_bias                                     unembedding.bias          
 
 
 def marian_pairs(config: EncoderDecoderConfig) -> list[Pair]:
-    """The names of a Marian model with these settings.
-
-    Chapter: pretrained.
-    """
+    """The names of a Marian model with these settings."""
     named = pairs(MARIAN_NAMES, config.n_layers)
     if config.source_vocab_size is None:
         named.append(Pair("model.shared.weight", "embedding.table.weight"))
@@ -704,8 +647,6 @@ _MARIAN_ONLY = {
 def marian_config(fields: Mapping[str, Any]) -> EncoderDecoderConfig:
     """The settings that a config.json of Marian describes. ValueError or TypeError for
     a field that is missing or asks for what the model does not do.
-
-    Chapter: pretrained.
     """
     _expects_only(fields, _MARIAN_ONLY)
     halves = [
@@ -731,8 +672,6 @@ def marian_config(fields: Mapping[str, Any]) -> EncoderDecoderConfig:
 def marian(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
     """The settings of a Marian model: those of 2017, with SiLU, biases everywhere, and
     positions whose sines come before all cosines. (T-pe-halves)
-
-    Chapter: pretrained.
     """
     settings: dict[str, Any] = {
         "activation": "silu",
@@ -747,8 +686,6 @@ def marian(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
 class MarianTokenizer(NamedTuple):
     """Pieces of words to numbers and back. `source` and `target` are sentencepiece's
     processors, `start` is read before the first word, `stop` ends a sentence.
-
-    Chapter: pretrained.
     """
 
     source: Any
@@ -788,8 +725,6 @@ class MarianTokenizer(NamedTuple):
 def expects_vocab(vocab: object, V: int, place: str) -> None:
     """ValueError that names the place unless this is a table of different numbers
     below V, one of them for "<unk>".
-
-    Chapter: pretrained.
     """
     right = isinstance(vocab, dict) and "<unk>" in vocab
     expects(right, place, "no number for <unk>", "Marian's vocabulary")
@@ -806,8 +741,6 @@ def load_marian_tokenizer(
 ) -> MarianTokenizer:
     """The tokenizer in a folder with source.spm, target.spm and vocab.json.
     FileNotFoundError when one is missing, ValueError when they do not fit the model.
-
-    Chapter: pretrained.
     """
     lib, processors, V = library("sentencepiece"), [], fields["vocab_size"]
     for name in ("source.spm", "target.spm"):
@@ -860,8 +793,6 @@ def load_marian(
 
     The tokenizer is None when the folder has no vocab.json. Errors as in `load_gpt2`;
     ImportError where there is one and the library sentencepiece is missing.
-
-    Chapter: pretrained.
     """
     texts = ("vocab.json", "source.spm", "target.spm")
     folder = model_folder(name_or_folder, texts, revision)
@@ -888,8 +819,6 @@ def load_marian(
 def marian_fields(config: EncoderDecoderConfig) -> dict[str, Any]:
     """The config.json of a Marian model with these settings: the inverse of
     `marian_config`. ValueError for settings that no Marian model has.
-
-    Chapter: pretrained.
     """
     c = config
     if c.d_head == c.d_model // c.n_heads:
@@ -930,8 +859,6 @@ def save_marian(
 
     FileExistsError when the folder exists; ValueError when the model is of a kind that
     Marian's files cannot express.
-
-    Chapter: pretrained.
     """
     right, came = isinstance(model, EncoderDecoder), type(model).__name__
     expects(right, "model", came, "an EncoderDecoder", TypeError)
@@ -961,8 +888,6 @@ def translate_marian(
     """The translations of some sentences, the likeliest token each time. `max_new`
     tokens at most; by default as many as the model can read. TypeError for a single
     text, ValueError for none.
-
-    Chapter: pretrained.
     """
     one = isinstance(sentences, str)
     expects(not one, "sentences", "one str", "a list of str", TypeError)

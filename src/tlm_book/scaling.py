@@ -103,8 +103,6 @@ __all__ = [
 class Cost:
     """What a run takes: weights, operations, seconds, and bytes on each device by
     purpose.
-
-    Chapter: scaling.
     """
 
     parameters: int
@@ -125,8 +123,6 @@ class Cost:
 
 def kept_per_token(config: Config, recompute: bool = False) -> int:
     """Numbers that a step keeps for the way back, for each token. (T-training-memory)
-
-    Chapter: scaling.
     """
     c = config
     d, e = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
@@ -162,8 +158,6 @@ def training_cost(
     >>> cost = training_cost(Config.gpt2(), tokens=1e9, rate=1e14)
     >>> cost.parameters, round(cost.seconds / 60)
     (124439808, 356)
-
-    Chapter: scaling.
     """
     expects_positive(batch_size=batch_size, devices=devices)
     expects_one_of("parallel", parallel, PARALLEL)
@@ -201,8 +195,6 @@ def text_files(data: Paths) -> list[Path]:
     order of their names.
 
     FileNotFoundError for nothing there, ValueError for a folder without files.
-
-    Chapter: scaling.
     """
     found = []
     for path in map(Path, [data] if isinstance(data, str | os.PathLike) else data):
@@ -239,8 +231,6 @@ def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
     there is: a mark, a blank line, a line, a space.
 
     Errors for bytes that are no UTF-8 as in `read_text`.
-
-    Chapter: scaling.
     """
     rest, done = b"", 0
     with file.open("rb") as source:
@@ -254,10 +244,7 @@ def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
 
 
 def has_marks(file: Path) -> bool:
-    """Whether the file marks where a document ends and another begins.
-
-    Chapter: scaling.
-    """
+    """Whether the file marks where a document ends and another begins."""
     if file.stat().st_size == 0:
         return False
     with (
@@ -271,8 +258,6 @@ def stream_documents(files: Sequence[Path], block: int = 2**24) -> Iterator[str]
     """The documents of the files, one after another: a single file is cut as by
     `split_text`; of several, each is one document unless marks cut it. A file of
     several blocks is cut block by block.
-
-    Chapter: scaling.
     """
     for file in files:
         whole = has_marks(file) or (len(files) > 1 and file.stat().st_size <= block)
@@ -288,8 +273,6 @@ MAGIC, HEAD = b"tlm_book tokens\n", 4096
 class TokenFile:
     """A mapped token file: all tokens, the end of each document, and what the head
     says.
-
-    Chapter: scaling.
     """
 
     tokens: Int[Tensor, "N"]
@@ -308,8 +291,6 @@ def write_tokens(
     the file.
 
     The texts are read once, one at a time. ValueError when there is none.
-
-    Chapter: scaling.
     """
     path = Path(file)
     part, sha = path.with_name(f".{path.name}.part"), hashlib.sha256()
@@ -347,8 +328,6 @@ def write_tokens(
 def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile:
     """Map a token file. ValueError when it is none, or cut short; with `verify` also
     when its tokens are not those that were written.
-
-    Chapter: scaling.
     """
     path = Path(file)
     expects(
@@ -398,8 +377,6 @@ def is_held_out(i: int, fraction: float, seed: int) -> bool:
     for the same seed.
 
     Document 0 is trained on and document 1 held out, so that there is one of each.
-
-    Chapter: scaling.
     """
     return i == 1 if i < 2 else np.random.default_rng((seed, i)).random() < fraction
 
@@ -419,8 +396,6 @@ def state_of(
 ) -> dict[str, Tensor]:
     """Weights and means by name, gathered from all processes onto the first one's
     CPU; a tied matrix once.
-
-    Chapter: scaling.
     """
     both: Any = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
     weights, rest = both
@@ -438,8 +413,6 @@ def put_state(
 ) -> None:
     """Give model and optimizer the state that `state_of` returned, here or in a run
     with other processes.
-
-    Chapter: scaling.
     """
     whole = _whole(on_cpu=False)
     both: Any = get_state_dict(model, optimizer, options=whole)
@@ -464,10 +437,7 @@ def put_state(
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The complete checkpoints in a folder, oldest first.
-
-    Chapter: scaling.
-    """
+    """The complete checkpoints in a folder, oldest first."""
     return sorted(folder.glob("step-*"))
 
 
@@ -481,8 +451,6 @@ def write_checkpoint(
     is no room; older ones are untouched.
 
     ValueError for numbers that are not finite: no state to come back to.
-
-    Chapter: scaling.
     """
     bad = [name for name, tensor in tensors.items() if not finite(tensor)]
     expects(
@@ -506,10 +474,7 @@ def write_checkpoint(
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """The notes of a checkpoint; ValueError when they are broken.
-
-    Chapter: scaling.
-    """
+    """The notes of a checkpoint; ValueError when they are broken."""
     try:
         notes = json.loads((path / "state.json").read_text(encoding="utf-8"))
         right = (
@@ -531,8 +496,6 @@ def read_checkpoint(
 ) -> tuple[int, dict[str, Tensor]]:
     """(step, tensors) of a checkpoint of this very run. ValueError that names what
     is broken, foreign or changed.
-
-    Chapter: scaling.
     """
     notes = read_notes(path)
     for part, fields in run.items():
@@ -563,8 +526,6 @@ def read_checkpoint(
 
 def drop_old(folder: Path, keep: int) -> None:
     """Remove all checkpoints but the last `keep` and the best on the held-out text.
-
-    Chapter: scaling.
     """
     for path in checkpoints(folder)[:-keep]:
         if path != best_checkpoint(folder):
@@ -576,8 +537,6 @@ def drop_old(folder: Path, keep: int) -> None:
 
 def best_checkpoint(folder: Path) -> Path:
     """The checkpoint whose loss on the held-out text was lowest, the first of them.
-
-    Chapter: scaling.
     """
     return min(
         checkpoints(folder), key=lambda path: float(read_notes(path)["held_out"])
@@ -587,8 +546,6 @@ def best_checkpoint(folder: Path) -> Path:
 @dataclass(frozen=True)
 class Team:
     """The processes that share a run: which one this is, of how many, on which device.
-
-    Chapter: scaling.
     """
 
     rank: int = 0
@@ -612,8 +569,6 @@ class Team:
 def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
     """The model as this process of the team holds it: whole ("ddp") or its share of
     each block ("fsdp"). ValueError for another choice.
-
-    Chapter: scaling.
     """
     expects_one_of("parallel", parallel, PARALLEL)
     if team.ranks == 1:
@@ -629,8 +584,6 @@ def spread(model: TransformerLM, team: Team, parallel: str) -> nn.Module:
 def read_log(file: Path, step: int) -> list[dict[str, int | float]]:
     """The first `step` entries of a log; what was written after the checkpoint,
     perhaps by half, is left out.
-
-    Chapter: scaling.
     """
     lines = file.read_text(encoding="utf-8").splitlines()[:step] if step else []
     return [json.loads(line) for line in lines]
@@ -656,8 +609,6 @@ def continue_run(
     Errors as in `train`, and ValueError for a checkpoint that is broken or of
     another run. OSError when one cannot be written. In each case the checkpoints
     that were there are still there.
-
-    Chapter: scaling.
     """
     expects_positive(keep=keep)
     even = config.batch_size % team.ranks == 0
@@ -791,8 +742,6 @@ def _note_state(
 def team_of(device: str) -> Iterator[Team]:
     """The team that `torchrun` started, this process alone without it. On GPUs they
     speak through NCCL, else through gloo.
-
-    Chapter: scaling.
     """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
@@ -832,8 +781,6 @@ def prepare(
     The tokenizer is learned from documents of the training part: all, or some by
     chance when the text is long. ValueError when anything else stands in the folder,
     which goes when the run is complete.
-
-    Chapter: scaling.
     """
     other = [f.name for f in folder.glob("*") if not OF_A_RUN.fullmatch(f.name)]
     got = f"{str(folder)!r} with {other[:1]} in it"
@@ -862,10 +809,7 @@ def prepare(
 
 
 def run_folder(out: str | os.PathLike[str]) -> Path:
-    """Where a run that will end in `out` keeps its work.
-
-    Chapter: scaling.
-    """
+    """Where a run that will end in `out` keeps its work."""
     return Path(out).with_name(Path(out).name + ".run")
 
 
@@ -889,8 +833,6 @@ def train_files(
     is taken up there. `choices` as in `train_from_file`. Errors: those of
     `read_text`, `continue_run` and `save`; FileExistsError when `out` exists, or
     work that is not to be resumed.
-
-    Chapter: scaling.
     """
     folder, files = run_folder(free_folder(out)), text_files(data)
     n_bytes = sum(file.stat().st_size for file in files)

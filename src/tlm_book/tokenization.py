@@ -47,10 +47,7 @@ __all__ = [
 
 
 def documents() -> list[str]:
-    """The book's corpus: short English texts, one str each, sorted by file name.
-
-    Chapter: tokenization.
-    """
+    """The book's corpus: short English texts, one str each, sorted by file name."""
     folder = resources.files("tlm_book") / "data" / "corpus"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".txt")),
@@ -130,8 +127,6 @@ def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
 
     >>> pre_tokens("Isn't it 3 o'clock?")
     ['Isn', "'t", ' it', ' 3', ' o', "'clock", '?']
-
-    Chapter: tokenization.
     """
     return [piece for piece in _cut(_characters(text), pattern) if piece]
 
@@ -145,8 +140,6 @@ Pair = tuple[int, int]
 def merge(tokens: Sequence[int], pair: Pair, new: int) -> list[int]:
     """`tokens` with every occurrence of `pair` replaced by `new`, from left to
     right. (B-bpe-overlap)
-
-    Chapter: tokenization.
     """
     result, i = [], 0
     while i < len(tokens):
@@ -226,8 +219,6 @@ def learn_merges(
     B-bpe-stop)
 
     ValueError for n_merges below 0 or out of all proportion.
-
-    Chapter: tokenization.
     """
     most = 0x110000 - 256  # a token is written as one character
     expects(
@@ -280,8 +271,6 @@ def _encode_bytes(data: bytes, ranks: Mapping[Pair, int]) -> list[int]:
 def encode_piece(piece: str, ranks: Mapping[Pair, int]) -> list[int]:
     """The tokens of one pre-token, when `ranks` numbers the merges: smallest rank
     first. (T-bpe-rank-order)
-
-    Chapter: tokenization.
     """
     return _encode_bytes(_as_bytes(piece), ranks)
 
@@ -372,8 +361,6 @@ class Vocabulary:
     ValueError when a merge uses a token that does not stand before it, when a merge
     or a special comes twice, when a special's name is empty or not printable, or
     when `ids` is no permutation; TypeError when one is of the wrong type.
-
-    Chapter: tokenization.
     """
 
     def __init__(
@@ -532,8 +519,6 @@ class Tokenizer(Vocabulary):
 
     >>> Tokenizer([(104, 105)]).encode("hi, hi")
     [256, 44, 32, 256]
-
-    Chapter: tokenization.
     """
 
     def __init__(
@@ -708,8 +693,6 @@ def byte_characters() -> list[str]:
 
     >>> "".join(byte_characters()[b] for b in b"a b")
     'aĠb'
-
-    Chapter: tokenization.
     """
     shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [b for b in range(256) if b not in shown]
@@ -763,8 +746,6 @@ def save_gpt2(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
     ValueError when two tokens have one spelling, and when the pattern is not
     GPT2_PATTERN: the files do not hold it, so that is what a reader will use. Old
     files are replaced only when both new ones are complete.
-
-    Chapter: tokenization.
     """
     wanted = "GPT2_PATTERN, which these files stand for"
     right = tokenizer.pattern == GPT2_PATTERN
@@ -793,8 +774,6 @@ def load_gpt2(folder: str | os.PathLike[str]) -> Tokenizer:
     their numbers.
 
     ValueError that names the folder when the files are broken or do not fit together.
-
-    Chapter: tokenization.
     """
     try:
         vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8"))
@@ -863,8 +842,6 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
 
     ValueError when two tokens have one spelling or the engine reads the pattern
     otherwise; ImportError without the library.
-
-    Chapter: tokenization.
     """
     lib = _library("tokenizers")
     names = _spellings(tokenizer)
@@ -926,8 +903,6 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     ValueError for whatever could change a token and has no place here: a normalizer,
     another model, an unknown token, dropout, a space put before the text,
     `ignore_merges`, …; TypeError when it is no such engine.
-
-    Chapter: tokenization.
     """
     lib = _library("tokenizers")
     right = isinstance(engine, lib.Tokenizer)
@@ -984,8 +959,6 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     are encoded otherwise (never so for learned merges), when one special's name
     begins another, or when the engine reads the pattern otherwise; ImportError
     without the library.
-
-    Chapter: tokenization.
     """
     lib = _library("tiktoken")
     ids, end = tokenizer.ids, 256 + len(tokenizer.merges)
@@ -1019,8 +992,6 @@ def train_by_tokenizers(
 
     TypeError when a text is no str; ValueError for a lone surrogate or a pattern that
     the engine cannot read; ImportError without the library.
-
-    Chapter: tokenization.
     """
     expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
     lib = _library("tokenizers")

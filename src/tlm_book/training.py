@@ -114,8 +114,6 @@ class TrainConfig:
     recompute, compile    save memory (forget what lies inside a block); save time (torch.compile)
 
     Errors: ValueError or TypeError that names the field.
-
-    Chapter: training.
     """
 
     steps: int = 1000
@@ -211,8 +209,6 @@ def split_documents(
     `fraction` of them held out, in their old order.
 
     At least one on either side. ValueError for fewer than two documents.
-
-    Chapter: training.
     """
     expects(
         not isinstance(texts, str), "texts", "one str", "a list of str", TypeError
@@ -236,8 +232,6 @@ def split_documents(
 def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
     """All documents as one sequence of tokens, each followed by the separator
     `tokenizer.start`. TypeError for a single text.
-
-    Chapter: training.
     """
     expects(
         not isinstance(texts, str), "texts", "one str", "a list of str", TypeError
@@ -257,8 +251,6 @@ def sample_batch(
     same for the same seed and step.
 
     ValueError when there are fewer than n tokens.
-
-    Chapter: training.
     """
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
     windows = tokens.unfold(0, n, 1)  # (N − n + 1, n), a view: nothing is copied
@@ -276,8 +268,6 @@ def unigram_log_probs(
 ) -> Float[np.ndarray, "K"]:
     """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever
     stands before it.
-
-    Chapter: training.
     """
     counts = np.bincount(train, minlength=vocab_size) + 1
     return np.log(counts / counts.sum())[tokens]
@@ -296,8 +286,6 @@ def bigram_log_probs(
     p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never
     occurs; see `spec.training.bigram_table`, which computes the whole table. Here
     only the pairs that occur are stored.
-
-    Chapter: training.
     """
     V, D = vocab_size, discount
     pairs, c = np.unique(train[:-1] * V + train[1:], return_counts=True)
@@ -317,10 +305,7 @@ def bigram_log_probs(
 def unigram(
     train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int
 ) -> float:
-    """Loss of the unigram model on the held-out tokens, in nats per token.
-
-    Chapter: training.
-    """
+    """Loss of the unigram model on the held-out tokens, in nats per token."""
     return float(
         -unigram_log_probs(
             train.cpu().long().numpy(), held_out.cpu().long().numpy(), vocab_size
@@ -341,8 +326,6 @@ def bigram(
     the rest, then everything is counted anew: the held-out text has no part in the
     choice. Before the first held-out token stands `start`. ValueError for fewer than
     20 training tokens.
-
-    Chapter: training.
     """
     expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
     known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
@@ -377,8 +360,6 @@ def look_up(
 
     >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
     array([20,  0])
-
-    Chapter: training.
     """
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[place] == wanted, values[place], 0)
@@ -391,8 +372,6 @@ def gram_codes(
 
     >>> gram_codes(np.array([1, 2, 3]), 2, 10)
     array([12, 23])
-
-    Chapter: training.
     """
     code = np.zeros((*x.shape[:-1], x.shape[-1] - k + 1), dtype=np.int64)
     for i in range(k):
@@ -403,8 +382,6 @@ def gram_codes(
 def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from
     the counts c ≥ 1 of one order.
-
-    Chapter: training.
     """
     n, k = np.bincount(np.minimum(c, 5), minlength=6), np.arange(1, 4)
     Y = n[1] / max(n[1] + 2 * n[2], 1)
@@ -423,8 +400,6 @@ def kneser_ney_log_probs(
 
     See `spec.training.kneser_ney`, which does one history at a time. ValueError for
     a text of no more than m + 1 tokens, or when V^(m + 1) is no 64-bit number.
-
-    Chapter: training.
     """
     V, order = vocab_size, history.shape[1] + 1
     expects(
@@ -458,8 +433,6 @@ def trigram(
 ) -> float:
     """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per
     token; before them stands `start`, twice.
-
-    Chapter: training.
     """
     known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
     before = np.concatenate(([start, start], x))
@@ -477,8 +450,6 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
     [0.5, 1.0, 0.5, 0.0]
-
-    Chapter: training.
     """
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
@@ -493,8 +464,6 @@ def parameter_groups(
 ) -> list[dict[str, object]]:
     """Two groups for the optimizer: matrices, which decay, and vectors (biases,
     gains), which do not.
-
-    Chapter: training.
     """
     parameters = list(model.parameters())  # a tied matrix comes once
     return [
@@ -511,8 +480,6 @@ def disturb(
 ) -> Int[Tensor, "batch n"]:
     """`read`, with each token but the first replaced with probability `share` by one
     drawn from `pool`. (T-noise)
-
-    Chapter: training.
     """
     if share == 0:
         return read
@@ -538,8 +505,6 @@ def update(
     Returns the loss before the move and the length of its gradient; there is no move
     when that length is not finite. `read` is what the model reads, `batch` what it
     is judged on.
-
-    Chapter: training.
     """
     loss: Tensor | float = 0.0
     place = batch.device.type
@@ -568,8 +533,6 @@ def update(
 def switch(model: TransformerLM, config: TrainConfig) -> None:
     """Turn on what the config asks for: recomputation of the blocks, compilation.
     The model's weights and their names stay.
-
-    Chapter: training.
     """
     if config.recompute:
         for block in model.blocks:
@@ -579,10 +542,7 @@ def switch(model: TransformerLM, config: TrainConfig) -> None:
 
 
 def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW in one kernel for all weights, with decay on matrices only.
-
-    Chapter: training.
-    """
+    """AdamW in one kernel for all weights, with decay on matrices only."""
     groups = parameter_groups(model, config.weight_decay)
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
@@ -607,8 +567,6 @@ def evaluate(
     judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
     evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
     without tokens, and for a context that fills the window.
-
-    Chapter: training.
     """
     expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
     expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
@@ -636,8 +594,6 @@ def evaluate(
 def choose_device(device: str) -> torch.device:
     """The device of that name; "auto" is a GPU when there is one, else the CPU.
     ValueError for one that is not there.
-
-    Chapter: training.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -652,8 +608,6 @@ def choose_device(device: str) -> torch.device:
 class Diverged(ValueError):
     """The loss or its gradient is not finite at `step`; `result` is what `train` had
     until then, if anything.
-
-    Chapter: training.
     """
 
     def __init__(
@@ -670,8 +624,6 @@ class Diverged(ValueError):
 
 def step_seed(seed: int, step: int, stream: int = 0) -> int:
     """A seed for torch's generator in this step; another stream gives other numbers.
-
-    Chapter: training.
     """
     return int(
         np.random.SeedSequence((seed, step, stream)).generate_state(1, np.uint64)[0]
@@ -696,8 +648,6 @@ def steps(
     Of `ranks` processes that share the work, number `rank` does its share of each
     batch. Raises `Diverged`, before the move, when the loss or its gradient is not
     finite.
-
-    Chapter: training.
     """
     place = next(model.parameters()).device
     for step in range(first, config.steps):
@@ -719,8 +669,6 @@ def steps(
 class Result:
     """What `train` returns: the model with its best weights, in evaluation mode; the
     log, one dict for each step; the seconds that the steps took.
-
-    Chapter: training.
     """
 
     model: TransformerLM
@@ -745,8 +693,6 @@ class Result:
 def due(step: int, config: TrainConfig) -> bool:
     """Whether the held-out loss is measured after this many updates: every
     `eval_every`, and at the end.
-
-    Chapter: training.
     """
     return step % config.eval_every == 0 or step == config.steps
 
@@ -756,8 +702,6 @@ def with_weights(
 ) -> TransformerLM:
     """A model with these weights, in evaluation mode; no random number is drawn that
     anyone could miss.
-
-    Chapter: training.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         model = TransformerLM(config).to(device)
@@ -785,8 +729,6 @@ def train(
     ValueError when a text is shorter than one window (train) or empty (validation);
     `Diverged`, a ValueError too, when the loss is no longer finite: its `.result`
     holds the best weights until then.
-
-    Chapter: training.
     """
     place, n = choose_device(device), model_config.max_len
     log: list[dict[str, int | float]] = []
@@ -839,10 +781,7 @@ def train(
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes that suit an amount of text.
-
-    Chapter: training.
-    """
+    """Sizes that suit an amount of text."""
 
     vocab_size: int
     d_model: int
@@ -857,8 +796,6 @@ class Size:
 def fit_size(n_bytes: int) -> Size:
     """The sizes that `train_from_file` chooses for a text of that many bytes: rules
     of thumb, each can be overruled.
-
-    Chapter: training.
     """
     if n_bytes < 50_000:
         return Size(
@@ -906,10 +843,7 @@ def fit_size(n_bytes: int) -> Size:
 
 
 def model_for(size: Size, vocab_size: int) -> Config:
-    """The model that this chapter trains, in a given size.
-
-    Chapter: training.
-    """
+    """The model that this chapter trains, in a given size."""
     return Config(
         vocab_size,
         d_model=size.d_model,
@@ -926,8 +860,6 @@ def model_for(size: Size, vocab_size: int) -> Config:
 
 def recipe(size: Size, **changes: Any) -> TrainConfig:
     """How this chapter trains a model of that size; `changes` overrule single fields.
-
-    Chapter: training.
     """
     steps = int(changes.get("steps", size.steps))
     fitted: dict[str, Any] = {
@@ -948,8 +880,6 @@ def flops_per_token(config: Config, n: int) -> int:
 
     The gradient costs twice the model itself. The mask is not subtracted;
     recomputation is not added.
-
-    Chapter: training.
     """
     c = config
     d, hk = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
@@ -960,8 +890,6 @@ def flops_per_token(config: Config, n: int) -> int:
 def product_rate(device: torch.device, dtype: str = "float32") -> float:
     """Operations a second that a product of two large matrices reaches on this
     device: the best of several.
-
-    Chapter: training.
     """
     size = 8192 if device.type == "cuda" else 768
     A = torch.ones(size, size, device=device, dtype=getattr(torch, dtype))
@@ -977,10 +905,7 @@ def product_rate(device: torch.device, dtype: str = "float32") -> float:
 
 
 def free_folder(folder: str | os.PathLike[str]) -> Path:
-    """The path, when nothing is there yet; FileExistsError otherwise.
-
-    Chapter: training.
-    """
+    """The path, when nothing is there yet; FileExistsError otherwise."""
     path = Path(folder)
     expects(
         not path.exists(),
@@ -1007,8 +932,6 @@ def save(
     is there complete or not at all. FileExistsError when it exists already;
     ValueError when model and tokenizer do not fit together or a weight is not
     finite.
-
-    Chapter: training.
     """
     path = free_folder(folder)
     V = model.config.vocab_size
@@ -1048,10 +971,7 @@ def save(
 
 
 def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
-    """The weights as a file holds them: on the CPU, a tied matrix once.
-
-    Chapter: training.
-    """
+    """The weights as a file holds them: on the CPU, a tied matrix once."""
     weights = {
         name: w.detach().cpu().contiguous() for name, w in model.state_dict().items()
     }
@@ -1061,18 +981,13 @@ def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
 
 
 def finite(w: Float[Tensor, "*shape"]) -> bool:
-    """Whether all numbers are finite: their sum tells, unless it overflows.
-
-    Chapter: training.
-    """
+    """Whether all numbers are finite: their sum tells, unless it overflows."""
     return bool(w.sum().isfinite()) or bool(w.isfinite().all())
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """A safetensors file; OSError when it cannot be written, for instance on a full
     disk.
-
-    Chapter: training.
     """
     try:
         save_file(dict(tensors), file)
@@ -1083,8 +998,6 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 def fitting(settings: type[Any], fields: Mapping[str, Any], file: Path) -> Any:
     """`settings(**fields)`, for fields read from a file; ValueError that names the
     file and the field that does not fit.
-
-    Chapter: training.
     """
     names = [field.name for field in dataclasses.fields(settings)]
     unknown = [name for name in fields if name not in names]
@@ -1120,8 +1033,6 @@ def load(
     FileNotFoundError for a missing folder or file; ValueError for a file that is
     broken, has an unknown field, or holds weights of other names or shapes or
     weights that are not finite. No code is run from any file.
-
-    Chapter: training.
     """
     path, place = Path(folder), choose_device(device)
     expects(
@@ -1156,8 +1067,6 @@ def load(
 def without_numbers(config: Config) -> TransformerLM:
     """A model whose weights have shapes and no numbers yet, so that none are drawn
     only to be replaced.
-
-    Chapter: training.
     """
     with torch.device("meta"):
         model = TransformerLM(config)
@@ -1168,10 +1077,7 @@ def without_numbers(config: Config) -> TransformerLM:
 
 
 def read_config(file: Path) -> Config:
-    """The model's settings in a config.json; ValueError when it is no such file.
-
-    Chapter: training.
-    """
+    """The model's settings in a config.json; ValueError when it is no such file."""
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -1186,8 +1092,6 @@ def read_config(file: Path) -> Config:
 def read_weights(model: TransformerLM, file: Path) -> None:
     """Give the model the tensors of a safetensors file; ValueError when they do not
     fit or are not finite.
-
-    Chapter: training.
     """
     try:
         weights = load_file(file)
@@ -1232,8 +1136,6 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
 
     FileNotFoundError for no file; ValueError for a folder, for bytes that are no
     UTF-8 (with the place of the first), and for fewer than `at_least` bytes.
-
-    Chapter: training.
     """
     path = Path(path)
     expects(
@@ -1258,8 +1160,6 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
 def decoded(data: bytes, path: Path, first: int = 0) -> str:
     """The text of these bytes, which stand at place `first` of the file: errors and
     changes as in `read_text`.
-
-    Chapter: training.
     """
     try:
         text = data.decode("utf-8")
@@ -1283,8 +1183,6 @@ def split_text(text: str, size: int = 4000) -> list[str]:
 
     >>> split_text("one\\ftwo")
     ['one', 'two']
-
-    Chapter: training.
     """
     marked = [part.strip() for part in MARKS.split(text) if part.strip()]
     if len(marked) >= 2:
@@ -1306,8 +1204,6 @@ def cut(paragraph: str, size: int) -> list[str]:
 
     >>> cut("to be or not", 6)
     ['to be', 'or not']
-
-    Chapter: training.
     """
     pieces = []
     while len(paragraph) > size:
@@ -1322,8 +1218,6 @@ def cut(paragraph: str, size: int) -> list[str]:
 class Report:
     """What came out of a training run; `str(report)` is the summary that the command
     prints.
-
-    Chapter: training.
     """
 
     folder: Path
@@ -1376,8 +1270,6 @@ TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is lea
 def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:
     """A tokenizer learned from the texts, or from a random choice of them where they
     are long.
-
-    Chapter: training.
     """
     chosen, length = [], 0
     for i in np.random.default_rng(seed).permutation(len(texts)):
@@ -1400,8 +1292,6 @@ def train_and_save(
     learns from the training part alone.
 
     Errors as in `train` and `save`; the folder `out` must not exist.
-
-    Chapter: training.
     """
     # a place that cannot be written is found now, not at the end
     free_folder(out).parent.mkdir(parents=True, exist_ok=True)
@@ -1452,10 +1342,7 @@ def report(
     config: TrainConfig,
     start: int,
 ) -> Report:
-    """The summary of a run, with the rivals on the same split, and the speed.
-
-    Chapter: training.
-    """
+    """The summary of a run, with the rivals on the same split, and the speed."""
     c, (step, loss) = result.model.config, result.best
     place, text = next(result.model.parameters()).device, known[:COUNTED]
     read = len(result.log) * config.batch_size * c.max_len
@@ -1491,8 +1378,6 @@ def train_from_file(
     `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and
     `recipe` (any field of `TrainConfig`). Errors: those of `read_text`, `train` and
     `save`; ValueError for an unknown choice.
-
-    Chapter: training.
     """
     free_folder(out)
     text = read_text(data)
@@ -1509,8 +1394,6 @@ def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
     """The size and the recipe for that much text, with single choices overruled.
 
     ValueError for a choice with another name, or a size below 1.
-
-    Chapter: training.
     """
     of_size = {field.name for field in dataclasses.fields(Size)}
     of_recipe = {field.name for field in dataclasses.fields(TrainConfig)}
@@ -1540,8 +1423,6 @@ def train_book(
 ) -> Report:
     """Make the model that the package ships: the book's corpus, the sizes and
     settings that `plan` suggests, seed 0; `choices` as in `train_from_file`.
-
-    Chapter: training.
     """
     texts = documents()
     return train_and_save(
@@ -1556,8 +1437,6 @@ def train_book(
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
     """(model, tokenizer): the small English model that comes with the package, made
     by `train_book`.
-
-    Chapter: training.
     """
     with resources.as_file(resources.files("tlm_book") / "data" / "model") as folder:
         return load(folder, device)

@@ -18,10 +18,10 @@ from tlm_book.checks import (
     expects_shape,
 )
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
+from tlm_book.derivation import Derivation, compose, derive, derives
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.normalization import EPS_MODES, Normalization
-from tlm_book.operators import Derivation, compose, derive, derives
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
 
 __all__ = [
@@ -44,8 +44,6 @@ class Settings:
     article's. (W-tlm-params)
 
     ValueError or TypeError for a value that describes no model.
-
-    Chapter: transformer_lm.
     """
 
     vocab_size: int  # V
@@ -160,8 +158,6 @@ def _check_choices(c: Settings) -> None:
 class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
     Config.gpt2(), Config.lei_mao(V, n_layers=2), …
-
-    Chapter: transformer_lm.
     """
 
     @classmethod
@@ -305,8 +301,6 @@ class TransformerLM(nn.Module):
 
     >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
     torch.Size([3, 5])
-
-    Chapter: transformer_lm.
     """
 
     def __init__(self, config: Config) -> None:
@@ -466,8 +460,6 @@ def count_parameters(config: Config) -> int:
 
     >>> count_parameters(Config.gpt2())
     124439808
-
-    Chapter: transformer_lm.
     """
     expects(
         isinstance(config, Config),

@@ -89,17 +89,12 @@ def words(text: str) -> list[str]:
 
     >>> words("est-ce qu'il n'est pas étudiant ?")
     ['est-ce', "qu'", 'il', "n'", 'est', 'pas', 'étudiant', '?']
-
-    Chapter: translation.
     """
     return re.findall(r"[\w-]+'?|[^\w\s]", text.lower().replace("’", "'"))
 
 
 def text(words: Iterable[str]) -> str:
-    """Words as a text, the inverse of `words`.
-
-    Chapter: translation.
-    """
+    """Words as a text, the inverse of `words`."""
     return " ".join(words).replace("' ", "'")
 
 
@@ -107,10 +102,7 @@ def text(words: Iterable[str]) -> str:
 
 
 class Noun(NamedTuple):
-    """A French noun in the singular, its gender, and the English noun.
-
-    Chapter: translation.
-    """
+    """A French noun in the singular, its gender, and the English noun."""
 
     french: str
     gender: str
@@ -121,8 +113,6 @@ class Noun(NamedTuple):
 class Adjective(NamedTuple):
     """Masculine and feminine; before or after the noun; what it is called in English of
     a thing and of a person ("-": not said of it).
-
-    Chapter: translation.
     """
 
     masculine: str
@@ -208,8 +198,6 @@ def with_s(word: str) -> str:
 
     >>> [with_s(w) for w in ("cat", "church", "city", "child", "do", "have")]
     ['cats', 'churches', 'cities', 'children', 'does', 'has']
-
-    Chapter: translation.
     """
     if word in ("child", "have"):
         return {"child": "children", "have": "has"}[word]
@@ -223,8 +211,6 @@ def plural(word: str) -> str:
 
     >>> [plural(w) for w in ("maison", "oiseau", "vieux")]
     ['maisons', 'oiseaux', 'vieux']
-
-    Chapter: translation.
     """
     if word[-1] in "sx":
         return word
@@ -236,8 +222,6 @@ def plural(word: str) -> str:
 
 def opens_with_vowel(word: str) -> bool:
     """Does the French word begin with a vowel for the ear? (The h of homard counts.)
-
-    Chapter: translation.
     """
     return word[0] in "aeiouéèêîœ" or (
         word[0] == "h" and not word.startswith("homard")
@@ -245,10 +229,7 @@ def opens_with_vowel(word: str) -> bool:
 
 
 class Word(NamedTuple):
-    """A word, and the names of the parts of the sentence that it expresses.
-
-    Chapter: translation.
-    """
+    """A word, and the names of the parts of the sentence that it expresses."""
 
     text: str
     parts: tuple[str, ...]
@@ -269,8 +250,6 @@ def spelled(words: Sequence[Word]) -> list[Word]:
     """French words as they are written one after the other: je ai → j'ai, de le → du.
 
     From right to left, so that le in "de le ami" is cut before it can be fused.
-
-    Chapter: translation.
     """
     done: list[Word] = []
     for text, parts in reversed(words):
@@ -285,8 +264,6 @@ def spelled(words: Sequence[Word]) -> list[Word]:
 
 def with_an(words: Sequence[Word]) -> list[Word]:
     """English words with "a" changed to "an" before a vowel.
-
-    Chapter: translation.
     """
     following = [word.text for word in words[1:]] + ["."]
     return [
@@ -306,8 +283,6 @@ def noun_phrase(
 ) -> Phrase:
     """Article, adjectives and noun in both languages; article "the", "a" or "no" (the
     indefinite one after a negation).
-
-    Chapter: translation.
     """
     many = plural if number == "p" else str
     before = [a for a in adjectives if a.place == "before"]
@@ -349,8 +324,6 @@ def noun_phrase(
 class Subject(NamedTuple):
     """Who or what: the words in both languages; person 0 … 5, gender and number; is
     it a person?
-
-    Chapter: translation.
     """
 
     words: Phrase
@@ -361,20 +334,14 @@ class Subject(NamedTuple):
 
 
 def said_of(a: Adjective, human: bool) -> bool:
-    """Is the adjective said of persons, or of things?
-
-    Chapter: translation.
-    """
+    """Is the adjective said of persons, or of things?"""
     return (a.of_person if human else a.of_thing) != "-"
 
 
 def some_noun_phrase(
     chance: random.Random, nouns: Sequence[Noun], articles: Sequence[str], name: str
 ) -> Subject:
-    """One of the nouns with at most one adjective before it and one after it.
-
-    Chapter: translation.
-    """
+    """One of the nouns with at most one adjective before it and one after it."""
     noun, number = chance.choice(nouns), chance.choice("sp")
     adjectives = [
         chance.choice(
@@ -390,10 +357,7 @@ def some_noun_phrase(
 
 
 def some_subject(chance: random.Random, nouns: Sequence[Noun]) -> Subject:
-    """A pronoun, which stands for a person, or a noun phrase.
-
-    Chapter: translation.
-    """
+    """A pronoun, which stands for a person, or a noun phrase."""
     if chance.random() < 0.4:
         return some_noun_phrase(chance, nouns, ("the", "the", "a"), "subject")
     french, english, person, genders, numbers = chance.choice(PRONOUNS)
@@ -405,8 +369,6 @@ def some_subject(chance: random.Random, nouns: Sequence[Noun]) -> Subject:
 
 def some_quality(chance: random.Random, subject: Subject) -> Phrase:
     """What the subject is: a profession, without article in French, or an adjective.
-
-    Chapter: translation.
     """
     many = plural if subject.number == "p" else str
     if subject.human and chance.random() < 0.5:
@@ -437,8 +399,6 @@ def sentence(
     """Subject, verb and rest, perhaps negated, perhaps as a question.
 
     `french` is the form of the verb; `english` the verb as in the dictionary.
-
-    Chapter: translation.
     """
     third = subject.person == 2
     helped = english == "be" or negated or question
@@ -475,10 +435,7 @@ def sentence(
 
 
 def some_sentence(chance: random.Random) -> Phrase:
-    """One sentence of the grammar, drawn at random.
-
-    Chapter: translation.
-    """
+    """One sentence of the grammar, drawn at random."""
     negated, question = chance.random() < 0.3, chance.random() < 0.3
     kind = chance.choice(("be", "have", "do", "do", "act"))
     subject = some_subject(chance, NOUNS if kind == "be" else HUMANS)
@@ -513,8 +470,6 @@ def some_sentence(chance: random.Random) -> Phrase:
 class Pair(NamedTuple):
     """A French sentence, its translation, and the links (i, j): French word i and
     English word j express the same part of the sentence.
-
-    Chapter: translation.
     """
 
     french: tuple[str, ...]
@@ -526,8 +481,6 @@ def sentence_pairs(count: int, seed: int = 0) -> list[Pair]:
     """That many pairs with different French sentences, drawn with this seed. (The
     grammar has far more sentences than one would ask for.) ValueError for a count
     below 1.
-
-    Chapter: translation.
     """
     expects_positive(count=count)
     chance = random.Random(seed)
@@ -557,8 +510,6 @@ def part(french: Sequence[str]) -> str:
 
     >>> part(["je", "suis", "étudiant"])
     'test'
-
-    Chapter: translation.
     """
     place = int.from_bytes(sha256(text(french).encode()).digest()[:4]) / 2**32
     if 0.05 <= place < 0.1 or text(french) in KEPT:
@@ -567,10 +518,7 @@ def part(french: Sequence[str]) -> str:
 
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
-    """The pairs by their `part`.
-
-    Chapter: translation.
-    """
+    """The pairs by their `part`."""
     parts: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
     for pair in pairs:
         parts[part(pair.french)].append(pair)
@@ -590,8 +538,6 @@ class WordList:
     >>> french = WordList(("je", "suis"))
     >>> french.encode("je suis"), french.decode([3, 4, STOP, 3])
     ([3, 4], 'je suis')
-
-    Chapter: translation.
     """
 
     words: tuple[str, ...]
@@ -637,10 +583,7 @@ class WordList:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch n"]:
-    """Rows of different lengths as one tensor, filled up with PADDING.
-
-    Chapter: translation.
-    """
+    """Rows of different lengths as one tensor, filled up with PADDING."""
     n = max(map(len, rows), default=0)
     filled = [[*row, *[PADDING] * (n - len(row))] for row in rows]
     return torch.tensor(filled, dtype=torch.long).view(len(rows), n)
@@ -660,8 +603,6 @@ def translation_loss(
     Both are filled up with PADDING; `target` is without START, each sentence in it ends
     with STOP. ValueError for a START in the target, a sentence without STOP, and a
     different number of sentences; errors of the model.
-
-    Chapter: translation.
     """
     same = len(source) == len(target)
     expects(
@@ -699,10 +640,7 @@ SIZES = {"d_model": 64, "d_ff": 128, "n_layers": 2, "n_heads": 4, "max_len": 32}
 
 @dataclass(frozen=True)
 class Translator:
-    """A model, and the words of its two languages.
-
-    Chapter: translation.
-    """
+    """A model, and the words of its two languages."""
 
     model: EncoderDecoder
     french: WordList
@@ -721,8 +659,6 @@ def train_translator(
     `sizes` overrule SIZES and may be any field of `EncoderDecoderConfig`. The same
     arguments give the same translator on the same machine. `device` as in
     `choose_device`. ValueError for no pairs and for values that describe no model.
-
-    Chapter: translation.
     """
     expects(len(pairs) > 0, "pairs", "none", "at least one")
     French, English = (
@@ -825,8 +761,6 @@ def greedy_search(
     visible: true for real source tokens; None: all. `max_new` words at most, by
     default and at most the model's max_len. Errors as in the model; IndexError for
     start or stop outside the vocabulary; ValueError for scores that are not finite.
-
-    Chapter: translation.
     """
     steps = _expects_search(model, source, start, stop, max_new)
     state, written = model.begin(source, visible), []
@@ -845,8 +779,6 @@ def greedy_search(
 class Best(NamedTuple):
     """For each source the best hypothesis that was found: its tokens, filled up with
     the stop sign, log P and its value.
-
-    Chapter: translation.
     """
 
     tokens: Int[Tensor, "batch m"]
@@ -872,8 +804,6 @@ def beam_search(
     length_power 0 compares probabilities, 1 means per word (length normalization).
     Errors as in `greedy_search`; ValueError for a width below 1
     and a length_power below 0.
-
-    Chapter: translation.
     """
     expects_positive(width=width)
     fine = 0 <= length_power < float("inf")
@@ -932,8 +862,6 @@ def translate_all(
 
     ValueError for a sentence that has no word, a word that is not in the list, or more
     words than the model's max_len; TypeError for what is no text.
-
-    Chapter: translation.
     """
     one = isinstance(sentences, str)
     expects(not one, "sentences", "one str", "a list of str", TypeError)
@@ -961,8 +889,6 @@ def translate(
 ) -> str:
     """The translation of one sentence; see `translate_all`. Errors as there, and
     TypeError for anything but a str.
-
-    Chapter: translation.
     """
     expects(
         isinstance(sentence, str),

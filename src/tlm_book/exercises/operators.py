@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tlm_book.exercises.grading import call, function, holds, value
-from tlm_book.operators import Derivation, Kind, primitive, weakest
 from tlm_book.spec.operators import (
     agree,
     is_autoregressive,
@@ -70,25 +69,6 @@ def counted(maps: Callable[[int, int], int], before: int = 1, top: bool = False)
     return count
 
 
-def gates(gate: Any) -> Iterator[tuple[str, object]]:
-    own = getattr(gate, "__globals__", {})  # in the chapter's notebook its cells define Kind and primitive anew
-    kinds, make = own.get("Kind", Kind), own.get("primitive", primitive)
-    parts = [make(kind.value, kind, "declared") for kind in (kinds.ROWWISE, kinds.AUTOREGRESSIVE, kinds.UNPROVED)]
-    for one, other in itertools.product(parts, repeat=2):
-        step = call(gate, "S ⊙ T", one, other)
-        both = one.autoregressive and other.autoregressive
-        yield "The result is no Derivation.", hasattr(step, "kind") and hasattr(step, "premises")
-        yield f"It claims too much for premises that are {one.kind.value} and {other.kind.value}.", both or not step.autoregressive
-        yield f"It claims too little for premises that are {one.kind.value} and {other.kind.value}.", step.autoregressive or not both
-        yield "Two rowwise premises give a rowwise gate.", step.kind is kinds.ROWWISE or not one.kind is other.kind is kinds.ROWWISE
-        yield "The premises are lost: the proof tree ends here.", step.premises == (one, other)
-        yield "The subject is lost.", step.subject == "S ⊙ T"
-
-
-def careless_gate(chosen: Callable[[tuple[Any, ...]], Kind], keeps: bool = True) -> Callable[..., Any]:
-    return lambda subject, *premises: Derivation(subject, chosen(premises), "product", premises if keeps else ())
-
-
 EXERCISES = [
     function(
         "a function `inverse(Y)` that takes D(X) back to X, for X of shape (n, d)",
@@ -143,12 +123,5 @@ EXERCISES = [
             "Operators on different heights have different numbers of inputs: the last number is a product over heights.":
                 counted(lambda s, i: s ** s**i, top=True),
         },
-    ),
-    holds(
-        "a function `gate(subject, *premises)` that returns the `Derivation` of the product entry by entry",
-        gates,
-        [careless_gate(lambda premises: Kind.AUTOREGRESSIVE), careless_gate(lambda premises: premises[0].kind),
-         careless_gate(lambda premises: Kind.UNPROVED), lambda subject, *premises: subject,
-         careless_gate(lambda premises: weakest(premises), keeps=False)],
     ),
 ]

@@ -31,8 +31,6 @@ def attention_pattern(
 
     >>> attention_pattern(np.zeros((2, 1)), np.ones((2, 1))).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
-
-    Chapter: attention.
     """
     expects_shape("K", K, ("m", Q.shape[1]))
     expects(len(K) >= 1, "K", "0 rows", "at least one key")
@@ -53,8 +51,6 @@ def attention(
 
     ValueError when the widths of Q and K, or the numbers of keys and values, differ,
     and without a key.
-
-    Chapter: attention.
     """
     expects_shape("V", V, (len(K), "v"))
     return attention_pattern(Q, K, causal, scale) @ V
@@ -70,8 +66,6 @@ def causal_attention(
     """CA(X) = softmax(◺(QKᵀ)/√k) V with Q = XW_Q, K = XW_K, V = XW_V. (W-ca1-def)
 
     ValueError when a weight matrix has not as many rows as X has columns.
-
-    Chapter: attention.
     """
     for name, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V)):
         expects_shape(name, W, (X.shape[1], "k"))

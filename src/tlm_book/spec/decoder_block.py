@@ -29,8 +29,6 @@ def res(f: Layer) -> Layer:
 
     >>> res(lambda X: 2 * X)(np.ones((1, 2)))
     array([[3., 3.]])
-
-    Chapter: decoder_block.
     """
     return lambda X: X + f(X)
 
@@ -60,8 +58,6 @@ def decoder_block(
     FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm
     "pre" or "none". ValueError for another choice, and for an X of another width
     than the weights.
-
-    Chapter: decoder_block.
     """
     expects_one_of("norm", norm, NORMS)
     expects_one_of(

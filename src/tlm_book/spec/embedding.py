@@ -33,8 +33,6 @@ def embed(
     >>> embed(np.array([1, 1]), np.array([[0.0, 1.0], [2.0, 3.0]]))
     array([[2., 3.],
            [2., 3.]])
-
-    Chapter: embedding.
     """
     expects_tokens("t", t, len(E))
     return E[t]
@@ -53,8 +51,6 @@ def one_hot(t: Int[np.ndarray, "n"], V: int) -> Float[np.ndarray, "n V"]:
     >>> one_hot(np.array([2, 0]), 3)
     array([[0., 0., 1.],
            [1., 0., 0.]])
-
-    Chapter: embedding.
     """
     expects_positive(V=V)
     expects_tokens("t", t, V)
@@ -75,8 +71,6 @@ def embed_gradient(
 
     >>> embed_gradient(np.array([1, 1]), np.array([[1.0], [10.0]]), 3).tolist()
     [[0.0], [11.0], [0.0]]
-
-    Chapter: embedding.
     """
     expects_positive(V=V)
     expects_tokens("t", t, V)
@@ -100,8 +94,6 @@ def skip_gram_pairs(
 
     >>> skip_gram_pairs(np.array([7, 8, 9]), 1).tolist()
     [[7, 8], [8, 7], [8, 9], [9, 8]]
-
-    Chapter: embedding.
     """
     expects_positive(window=window)
     n = len(t)
@@ -125,8 +117,6 @@ def sgns_loss(
     >>> loss = sgns_loss(np.zeros(2), np.zeros(2), np.zeros((3, 2)))
     >>> print(round(loss / np.log(2), 6))
     4.0
-
-    Chapter: embedding.
     """
     expects_shape("c", c, e.shape)
     expects_shape("N", N, (None, *e.shape))
@@ -140,8 +130,6 @@ def sgns_gradient(
     """The derivatives of `sgns_loss` by e, c and N. (T-sgns-gradient)
 
     ValueError when e, c and the rows of N differ in length.
-
-    Chapter: embedding.
     """
     expects_shape("c", c, e.shape)
     expects_shape("N", N, (None, *e.shape))
@@ -159,8 +147,6 @@ def noise_distribution(
 
     >>> noise_distribution(np.array([1.0, 3.0]), power=1).tolist()
     [0.25, 0.75]
-
-    Chapter: embedding.
     """
     expects((counts > 0).all(), "counts", counts.min(), "positive numbers")
     expects(0 <= power <= 1, "power", power, "a number from 0 to 1")
@@ -181,8 +167,6 @@ def shifted_pmi(
     >>> M = shifted_pmi(np.array([[1.0, 1.0], [1.0, 1.0]]), 1, np.array([0.5, 0.5]))
     >>> M.tolist()
     [[0.0, 0.0], [0.0, 0.0]]
-
-    Chapter: embedding.
     """
     expects_shape("q", q, number.shape[1:])
     expects((number >= 0).all(), "number", number.min(), "numbers ≥ 0")
@@ -207,8 +191,6 @@ def keep_probability(
 
     >>> keep_probability(np.array([4.0, 96.0]), 0.06).tolist()
     [1.0, 0.25]
-
-    Chapter: embedding.
     """
     expects((counts > 0).all(), "counts", counts.min(), "positive numbers")
     expects(threshold > 0, "threshold", threshold, "a positive number")

@@ -44,8 +44,6 @@ def encoder_block(
 
     `w` holds w["SA"], w["N_sa"], w["FF"], w["N_ff"]. norm="pre" normalizes what each
     layer reads instead. ValueError for another choice or shapes that do not fit.
-
-    Chapter: encoder_decoder.
     """
     expects_one_of("norm", norm, PLACES)
 
@@ -69,8 +67,6 @@ def encoder(
     """X⁽ᴺ⁾ with X⁽ⁱ⁾ = block i of X⁽ⁱ⁻¹⁾. (M-encoder-stack, A-block-index)
 
     `settings` as in `encoder_block`.
-
-    Chapter: encoder_decoder.
     """
     for w in blocks:
         X = encoder_block(X, w, **settings)
@@ -96,8 +92,6 @@ def cross_block(
     `w` holds w["SA"], w["N_sa"], w["CA"], w["N_ca"], w["FF"], w["N_ff"]. norm="pre"
     normalizes what each layer reads instead; the memory is read as it is. ValueError
     for another choice or shapes that do not fit.
-
-    Chapter: encoder_decoder.
     """
     expects_one_of("norm", norm, PLACES)
 
@@ -133,8 +127,6 @@ def decoder(
     **settings: Any,
 ) -> Float[np.ndarray, "m d"]:
     """N decoder blocks, one after another, all with the same memory. (M-decoder-stack)
-
-    Chapter: encoder_decoder.
     """
     for w in blocks:
         Y = cross_block(Y, memory, w, **settings)
@@ -158,8 +150,6 @@ def encoder_decoder(
     blocks, U, u, and N_encoder, N_decoder (None: no last normalization). `settings` as
     in `encoder_block`. IndexError for a token outside the vocabulary; ValueError for an
     empty or too long sequence.
-
-    Chapter: encoder_decoder.
     """
     ends = {name: settings[name] for name in ("eps", "eps_mode") if name in settings}
     rows = []

@@ -36,33 +36,22 @@ def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
     >>> relu(np.array([-2.0, 0.0, 3.0]))
     array([0., 0., 3.])
-
-    Chapter: feed_forward.
     """
     return np.maximum(x, 0)
 
 
 def gelu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)
-
-    Chapter: feed_forward.
-    """
+    """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)"""
     return x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2
 
 
 def gelu_tanh(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """GPT-2's approximation of GELU: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
-
-    Chapter: feed_forward.
-    """
+    """GPT-2's approximation of GELU: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2."""
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
 def silu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """x / (1 + exp(−x)), entry by entry; also called swish. (T-silu)
-
-    Chapter: feed_forward.
-    """
+    """x / (1 + exp(−x)), entry by entry; also called swish. (T-silu)"""
     return x / (1 + np.exp(-x))
 
 
@@ -80,8 +69,6 @@ def vertex_sets(
 
     >>> vertex_sets(nx.DiGraph([("x", "h"), ("h", "y")]))
     ({'x'}, {'h'}, {'y'})
-
-    Chapter: feed_forward.
     """
     came = type(graph).__name__
     expects(
@@ -110,8 +97,6 @@ class Network:
 
     ValueError when the graph has a cycle or an isolated vertex, when a weight or bias
     is missing, or when inputs, outputs or activations name other vertices.
-
-    Chapter: feed_forward.
     """
 
     graph: nx.DiGraph
@@ -143,8 +128,6 @@ def preactivations(
 
     (B-input-preactivation, B-preactivation, B-activation) ValueError when x has not
     one entry for each input.
-
-    Chapter: feed_forward.
     """
     expects_shape("x", x, (len(network.inputs),))
     expects(x.ndim == 1, "x", f"shape {x.shape}", f"({len(network.inputs)})")
@@ -168,8 +151,6 @@ def network_function(
     """m(x) = (z_v for the outputs v, in their order). (B-network-output)
 
     ValueError as in `preactivations`.
-
-    Chapter: feed_forward.
     """
     z = preactivations(network, x)
     return np.array([z[v] for v in network.outputs])
@@ -192,8 +173,6 @@ def mlp(
 
     >>> mlp(np.array([-1.0]), [np.array([[1.0]])], [np.array([0.0])])
     array([-1.])
-
-    Chapter: feed_forward.
     """
     expects(len(weights) > 0, "weights", "none", "at least one matrix")
     same = len(weights) == len(biases)
@@ -214,8 +193,6 @@ def layered_network(
 ) -> Network:
     """The fully connected network of these matrices; vertex (l, i) is number i of
     layer l. (B-mlp-def, B-fully-connected, B-weight-index)
-
-    Chapter: feed_forward.
     """
     graph = nx.DiGraph()
     for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):
@@ -244,8 +221,6 @@ def without_biases(
     """Matrices W̃ of a network without biases with m̃(x, 1) = m(x). (B-bias-trick)
 
     ValueError when activation(w0) is 0.
-
-    Chapter: feed_forward.
     """
     c = float(activation(np.array(w0)))
     expects(c != 0, "w0", w0, "a number at which the activation is not 0")
@@ -284,8 +259,6 @@ def feed_forward(
 
     ValueError for weights whose shapes do not fit, and for an activation that is not
     one of "relu", "gelu", "gelu_tanh", "silu".
-
-    Chapter: feed_forward.
     """
     expects_one_of("activation", activation, tuple(FORMULAS))
     expects_shape("A", A, (X.shape[1], "f"))

@@ -36,8 +36,6 @@ __all__ = [
 
 def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
     """Entry (i, j) is ∂softmax(a)_i / ∂a_j = p_i (δ_ij − p_j). (T-softmax-jacobian)
-
-    Chapter: gradients.
     """
     p = softmax(a[None])[0]
     return np.diag(p) - np.outer(p, p)
@@ -49,8 +47,6 @@ def cross_entropy_gradient(
     """The derivative of −log softmax(z)_x: softmax(z) − e_x. (T-cross-entropy-gradient)
 
     IndexError for a token x outside {0, …, V−1}.
-
-    Chapter: gradients.
     """
     expects(0 <= x < len(z), "x", x, f"a token from 0 to {len(z) - 1}", IndexError)
     return np.exp(log_softmax(z[None])[0]) - np.eye(len(z))[x]
@@ -62,8 +58,6 @@ def standardize_jacobian(
     """The derivative of (x − x̄)/(σ + ε), also where σ = 0. (T-standardize-jacobian)
 
     ValueError unless ε > 0.
-
-    Chapter: gradients.
     """
     wanted = "a number > 0: without it there is no derivative at a constant row"
     expects(eps > 0, "eps", eps, wanted)
@@ -84,8 +78,6 @@ def central_difference(
 
     >>> central_difference(lambda x: x[0] * x[1], np.array([2.0, 3.0])).round(6)
     array([3., 2.])
-
-    Chapter: gradients.
     """
     columns = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))]
     return np.stack(columns, axis=-1)
@@ -107,8 +99,6 @@ def linear_backward(
     >>> one = lambda number: np.array([[number]])
     >>> [gradient.item() for gradient in linear_backward(one(12.0), one(3.0), one(2.0))]
     [24.0, 36.0, 12.0]
-
-    Chapter: gradients.
     """
     expects_shape("W", W, (X.shape[1], "o"))
     expects_shape("dY", dY, (len(X), W.shape[1]))
@@ -125,8 +115,6 @@ def layer_norm_backward(
     (T-backward-rowwise)
 
     ValueError for shapes that do not fit.
-
-    Chapter: gradients.
     """
     expects_shape("a", a, X.shape[1:])
     expects_shape("dY", dY, X.shape)
@@ -142,8 +130,6 @@ def activation_derivative(
     (T-backward-rowwise, W-relu-derivative)
 
     ValueError for an activation other than "relu", "gelu", "gelu_tanh".
-
-    Chapter: gradients.
     """
     expects_one_of("activation", activation, ("relu", "gelu", "gelu_tanh"))
     if activation == "relu":
@@ -167,8 +153,6 @@ def feed_forward_backward(
 ) -> tuple[Float[Array, "n d"], dict[str, Array]]:
     """X̄ and {"A": Ā, "k": k̄, "B": B̄, "l": l̄} for Y = φ(XA + 1k)B + 1l.
     (T-backward-linear, T-backward-rowwise)
-
-    Chapter: gradients.
     """
     Z = X @ A + k
     dH, dB, dl = linear_backward(dY, FORMULAS[activation](Z), B)
@@ -188,8 +172,6 @@ def attention_backward(
     (T-backward-attention)
 
     ValueError for shapes that do not fit.
-
-    Chapter: gradients.
     """
     expects_shape("dO", dO, (len(Q), V.shape[1]))
     c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
@@ -213,8 +195,6 @@ def multi_head_backward(
 ) -> tuple[Float[Array, "n d"], dict[str, Array]]:
     """X̄ and the derivatives of the five weights for Y = [H_0, …, H_{h−1}]W_O + 1b_O.
     (T-backward-block)
-
-    Chapter: gradients.
     """
     H = np.concatenate(heads(X, W_Q, W_K, W_V, causal=causal, scale=scale), axis=1)
     dH, dW_O, db_O = linear_backward(dY, H, W_O)
@@ -239,8 +219,6 @@ def block_backward(
 ) -> tuple[Float[Array, "n d"], dict[str, dict[str, Array]]]:
     """X̄ and the derivatives of all weights of the article's block, in the form of its
     weights `w`. (T-backward-block)
-
-    Chapter: gradients.
     """
     N1 = layer_norm(X, **w["N_ca"], eps=eps)
     M = X + multi_head(N1, **w["CA"])

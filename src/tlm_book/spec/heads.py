@@ -19,8 +19,6 @@ def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
     """The mean of A[i, i−1] over i = 1, …, n−1. (T-head-scores)
 
     ValueError when n < 2.
-
-    Chapter: heads.
     """
     n = len(A)
     expects(n >= 2, "A", f"{n} rows", "at least 2")
@@ -34,8 +32,6 @@ def duplicate_token_score(
     j < i with t[j] = t[i]. (T-head-scores)
 
     ValueError when no token comes twice, or when t has another length than A.
-
-    Chapter: heads.
     """
     n = len(t)
     expects_shape("A", A, (n, n))
@@ -46,8 +42,5 @@ def duplicate_token_score(
 
 
 def induction_score(A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"]) -> float:
-    """The same for the places after those j: Σ A[i, j+1]. (T-head-scores)
-
-    Chapter: heads.
-    """
+    """The same for the places after those j: Σ A[i, j+1]. (T-head-scores)"""
     return duplicate_token_score(A, t, shift=1)

@@ -36,10 +36,7 @@ __all__ = [
 def tempered(
     z: Float[np.ndarray, "V"], temperature: float
 ) -> Float[np.ndarray, "V"]:
-    """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temper)
-
-    Chapter: inference.
-    """
+    """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temper)"""
     expects(
         temperature > 0,
         "temperature",
@@ -54,8 +51,6 @@ def next_distribution(
 ) -> Float[np.ndarray, "V"]:
     """P(· | x): the last row of T((start, x_0, …, x_{n−1})), divided by the
     temperature, through softmax. (T-next-token)
-
-    Chapter: inference.
     """
     return tempered(T(np.concatenate(([start], x)).astype(int))[-1], temperature)
 
@@ -70,8 +65,6 @@ def greedy(
     the one with the smallest number. (T-greedy)
 
     ValueError for n_new below 0.
-
-    Chapter: inference.
     """
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
     x = x.astype(int)
@@ -86,8 +79,6 @@ def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
 
     >>> [quantile(np.array([0.5, 0.0, 0.5]), u) for u in (0.0, 0.4, 0.5, 0.9)]
     [0, 0, 2, 2]
-
-    Chapter: inference.
     """
     expects(0 <= u < 1, "u", u, "0 ≤ u < 1")
     F = np.cumsum(p)
@@ -103,8 +94,6 @@ def sample(
 ) -> Int[np.ndarray, "m"]:
     """x continued by one token for each number in u, drawn by `quantile` from the
     distribution given all before it. (T-sampling)
-
-    Chapter: inference.
     """
     x = x.astype(int)
     for u_k in u:
@@ -118,10 +107,7 @@ def sample(
 def keep(
     p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
 ) -> Float[np.ndarray, "V"]:
-    """p with zeros outside the tokens in `kept`, divided by what is left.
-
-    Chapter: inference.
-    """
+    """p with zeros outside the tokens in `kept`, divided by what is left."""
     cut = np.where(np.isin(np.arange(len(p)), [int(j) for j in kept]), p, 0.0)
     return cut / cut.sum()
 
@@ -130,8 +116,6 @@ def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
     """The k likeliest tokens; of equals the smaller number first. (T-top-k-top-p)
 
     ValueError for k below 1.
-
-    Chapter: inference.
     """
     expects_positive(k=k)
     return keep(p, np.argsort(-p, kind="stable")[:k])
@@ -142,8 +126,6 @@ def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
     (T-top-k-top-p)
 
     ValueError unless 0 < s ≤ 1.
-
-    Chapter: inference.
     """
     expects(0 < s <= 1, "s", s, "0 < s ≤ 1")
     kept, mass = [], 0.0
@@ -158,8 +140,6 @@ def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
     """The tokens at least m times as likely as the likeliest. (T-min-p)
 
     ValueError unless 0 ≤ m ≤ 1.
-
-    Chapter: inference.
     """
     expects(0 <= m <= 1, "m", m, "0 ≤ m ≤ 1")
     return keep(p, np.flatnonzero(p >= m * p.max()))
@@ -172,8 +152,6 @@ def penalized(
     (T-repetition-penalty)
 
     `penalty` is θ; ValueError unless θ > 0.
-
-    Chapter: inference.
     """
     expects(penalty > 0, "penalty", penalty, "a number > 0")
     z = z.copy()
@@ -193,8 +171,6 @@ def chosen(
     penalty: float = 1.0,
 ) -> Float[np.ndarray, "V"]:
     """The distribution from which the token after the text x is drawn. (T-choices)
-
-    Chapter: inference.
     """
     p = tempered(penalized(z, x, penalty), temperature)
     return min_p(top_p(top_k(p, len(p) if k is None else k), s), m)
@@ -207,10 +183,7 @@ def sample_chosen(
     start: int,
     **choices: Any,
 ) -> Int[np.ndarray, "m"]:
-    """`sample`, with the choices of `chosen`.
-
-    Chapter: inference.
-    """
+    """`sample`, with the choices of `chosen`."""
     x = x.astype(int)
     for u_k in u:
         z = T(np.concatenate(([start], x)).astype(int))[-1]
@@ -222,10 +195,7 @@ def sample_chosen(
 
 
 class Hypothesis(NamedTuple):
-    """A continuation, the logarithm of its probability, and its value.
-
-    Chapter: inference.
-    """
+    """A continuation, the logarithm of its probability, and its value."""
 
     tokens: tuple[int, ...]
     log_p: float
@@ -245,8 +215,6 @@ def beam_search(
     (T-beam-text)
 
     ValueError for a width below 1, and for α < 0.
-
-    Chapter: inference.
     """
     expects_positive(width=width)
     expects(length_power >= 0, "length_power", length_power, "a number ≥ 0")

@@ -29,8 +29,6 @@ def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
 
     >>> shift(np.array([2, 0, 1]), start=3).tolist()
     [3, 2, 0]
-
-    Chapter: loss.
     """
     expects(len(x) >= 1, "x", "no token", "at least one token")
     return np.concatenate(([start], x[:-1]))
@@ -45,8 +43,6 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
 
     >>> np.exp(log_softmax(np.log([[3.0, 1.0]]))).round(2)
     array([[0.75, 0.25]])
-
-    Chapter: loss.
     """
     Z = Z - Z.max(axis=1, keepdims=True)
     return Z - np.log(np.exp(Z).sum(axis=1, keepdims=True))
@@ -62,8 +58,6 @@ def sequence_log_probs(
     those before it. (W-loss-index)
 
     IndexError for a token outside {0, …, V−1}; ValueError when x holds no token.
-
-    Chapter: loss.
     """
     Y = log_softmax(T(shift(x, start)))
     expects_tokens("x", x, Y.shape[1])
@@ -79,8 +73,6 @@ def sequence_loss(
     """−(1/n) Σ_k y_k. (W-loss-formula)
 
     Errors as in `sequence_log_probs`.
-
-    Chapter: loss.
     """
     return float(-np.mean(sequence_log_probs(T, x, start)))
 
@@ -97,8 +89,6 @@ def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
 
     >>> round(bits_per_byte(np.log(256), n_tokens=3, n_bytes=3), 12)
     8.0
-
-    Chapter: loss.
     """
     expects_positive(n_tokens=n_tokens, n_bytes=n_bytes)
     return float(loss * n_tokens / (n_bytes * np.log(2)))
@@ -127,8 +117,6 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
 
     >>> batch_loss(np.array([[-1.0, -3.0]]), np.array([[1.0, 1.0]]))
     2.0
-
-    Chapter: loss.
     """
     _expects_weights(w, y)
     expects(
@@ -149,8 +137,6 @@ def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> f
 
     ValueError when all weights of some row are zero; otherwise errors as in
     `batch_loss`.
-
-    Chapter: loss.
     """
     _expects_weights(w, y)
     expects(

@@ -33,8 +33,6 @@ def heads(
     The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal`
     there is no ◺. (W-head-def) ValueError when the rows of X are not as wide as the
     weights are high.
-
-    Chapter: multi_head.
     """
     expects_shape("X", X, ("n", W_Q.shape[1]))
     pairs = ((b_Q, W_Q), (b_K, W_K), (b_V, W_V))
@@ -70,8 +68,6 @@ def multi_head(
     (W-mh-def)
 
     ValueError when W_O has not as many rows as the heads together have columns.
-
-    Chapter: multi_head.
     """
     H = np.concatenate(heads(X, W_Q, W_K, W_V, b_Q, b_K, b_V, causal, scale), axis=1)
     expects_shape("W_O", W_O, (H.shape[1], "d"))
@@ -101,8 +97,6 @@ def multi_head_attention(
 
     Biases are added where they are given. `scale` replaces 1/√k; with `causal` each
     head has the mask ◺. ValueError for shapes that do not fit.
-
-    Chapter: multi_head.
     """
     rows = []
     for name, M, W, b in (

@@ -22,8 +22,6 @@ def named(array: Shaped[np.ndarray, "..."], *names: str) -> NamedTensor:
 
     >>> named(np.zeros((2, 3)), "height", "width").sizes["width"]
     3
-
-    Chapter: named_tensors.
     """
     fits = len(set(names)) == len(names) == array.ndim
     expects(fits, "names", names, f"{array.ndim} different names, one for each axis")
@@ -56,8 +54,6 @@ def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
     """The entries of X, its axes in the order of `names`.
 
     ValueError unless these are the axes of X.
-
-    Chapter: named_tensors.
     """
     fits = len(names) == X.ndim and set(names) == set(X.dims)
     expects(fits, "names", names, f"the axes {X.dims} in some order")
@@ -70,8 +66,6 @@ def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
     >>> X = named(np.eye(2) + [[0, 1], [0, 0]], "a", "b")
     >>> same(X, X.transpose("b", "a")), same(X, X.rename({"a": "b", "b": "a"}))
     (True, False)
-
-    Chapter: named_tensors.
     """
     Y = Y.transpose(*X.dims) if set(X.dims) == set(Y.dims) else Y
     return X.dims == Y.dims and agree(X.values, Y.values, tol)
@@ -103,8 +97,6 @@ def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
     >>> x = named(np.array([1.0, 2.0]), "ax")
     >>> float(dot(x, x, "ax"))
     5.0
-
-    Chapter: named_tensors.
     """
     expects(len(axes) > 0, "axes", axes, "at least one axis")
     _expects_axes("X", X, axes)
@@ -123,8 +115,6 @@ def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
 
     >>> rename(named(np.ones((2, 3)), "seq", "val"), "val", "chans").dims
     ('seq', 'chans')
-
-    Chapter: named_tensors.
     """
     _expects_axes("X", X, (old,), (new,))
     return X.rename({old: new})
@@ -134,8 +124,6 @@ def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
     """X + Y, for tensors with the same axes and sizes: no broadcasting. (L-rename)
 
     ValueError when the axes or their sizes differ.
-
-    Chapter: named_tensors.
     """
     fits = set(X.dims) == set(Y.dims)
     expects(fits, "Y", f"axes {Y.dims}", f"the axes of X, {X.dims}")
@@ -151,8 +139,6 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
 
     The maximum along ax is subtracted first: the quotient is unchanged and no
     exponential overflows. ValueError when X lacks the axis.
-
-    Chapter: named_tensors.
     """
     _expects_axes("X", X, (ax,))
     E: Any = np.exp(X - X.max(ax))  # a named tensor
@@ -175,8 +161,6 @@ def lift(
     >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
     >>> total(named(np.ones((2, 3)), "ax", "bx")).values
     array([2., 2., 2.])
-
-    Chapter: named_tensors.
     """
     used = {*(axis for S in sources for axis in S), *target, *inside}
 
@@ -208,8 +192,6 @@ def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTens
 
     X: the axis ax and any that W lacks; b: the axes of W without ax. W may have
     several others (heads and key). ValueError otherwise.
-
-    Chapter: named_tensors.
     """
     _expects_axes("W", W, (ax,))
     out = tuple(axis for axis in W.dims if axis != ax)
@@ -231,8 +213,6 @@ def ffn(
 
     W_1: (ax, hidden), W_2: (hidden, bx). ValueError when X has an axis `hidden`, or
     one that W_2 puts out and that is not ax.
-
-    Chapter: named_tensors.
     """
     H: Any = np.maximum(linear(X, W_1, b_1, ax), 0)  # a named tensor
     return linear(H, W_2, b_2, "hidden")
@@ -242,8 +222,6 @@ def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     """(X − mean) / √(var + ε), mean and variance along the axes.
 
     The guard ε stands inside the root. ValueError when X lacks one of the axes.
-
-    Chapter: named_tensors.
     """
     expects(len(axes) > 0, "axes", axes, "at least one axis")
     _expects_axes("X", X, axes)
@@ -262,8 +240,6 @@ def normalize(
     instance norm, (layer, chans) or (chans) layer norm.
 
     gamma, beta: axes that X has. ValueError otherwise.
-
-    Chapter: named_tensors.
     """
     for name, weight in (("gamma", gamma), ("beta", beta)):
         _expects_axes("X", X, tuple(weight.dims))
@@ -282,8 +258,6 @@ def attention(
     Q: key; K: seq and key; V: seq; all may have further axes. Those of Q must not be
     called seq: several queries stand along another axis, say seq'. mask: 0 where a
     query may look, −∞ where not. ValueError otherwise.
-
-    Chapter: named_tensors.
     """
     _expects_axes("Q", Q, ("key",), ("seq",))
     _expects_axes("K", K, ("seq", "key"))
@@ -310,8 +284,6 @@ def self_attention(
 
     X: chans, seq. w: W_Q, W_K: (chans, key), W_V: (chans, val), b_Q, b_K, b_V; with a
     further axis heads in all six the result has it too. mask: (seq', seq).
-
-    Chapter: named_tensors.
     """
     Q = linear(rename(X, "seq", "seq'"), w["W_Q"], w["b_Q"], "chans")
     K = linear(X, w["W_K"], w["b_K"], "chans")
@@ -334,8 +306,6 @@ def block(
     X: chans, seq and any further axes. w: gamma_1, beta_1, gamma_2, beta_2: (chans);
     W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2, b_2 as for `ffn`. ValueError
     unless |val| = |chans|.
-
-    Chapter: named_tensors.
     """
     X_1 = normalize(X, w["gamma_1"], w["beta_1"], "chans", eps=eps)
     X_2 = residual(X, rename(self_attention(X_1, w, mask), "val", "chans"))

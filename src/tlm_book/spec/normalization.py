@@ -34,8 +34,6 @@ def standardize(
 
     >>> standardize(np.array([2.0, 4.0, 6.0, 10.0, 13.0])).round(3)
     array([-1.25, -0.75, -0.25,  0.75,  1.5 ])
-
-    Chapter: normalization.
     """
     expects_one_of("eps_mode", eps_mode, EPS_MODES)
     expects(x.ndim == 1, "x", f"shape {x.shape}", "(d)")
@@ -64,8 +62,6 @@ def normalize(
     """a ⊙ standardize(x) + b. (W-normalize-def)
 
     ValueError when a or b is not as long as x.
-
-    Chapter: normalization.
     """
     expects_shape("a", a, x.shape)
     expects_shape("b", b, x.shape)
@@ -82,8 +78,6 @@ def layer_norm(
     """N(X): every row is normalized with the same a and b. (W-norm-layer)
 
     ValueError when X has no row, or a or b another length than its rows.
-
-    Chapter: normalization.
     """
     expects(len(X) >= 1, "X", "0 rows", "at least 1 row")
     return np.stack([normalize(x, a, b, eps, eps_mode) for x in X])
@@ -107,8 +101,6 @@ def standardize_over(
     >>> standardize_over(np.array([[1.0, 9.0], [3.0, 5.0]]), (0,)).round(3)
     array([[-1.,  1.],
            [ 1., -1.]])
-
-    Chapter: normalization.
     """
     inner = [axis % max(X.ndim, 1) for axis in axes if -X.ndim <= axis < X.ndim]
     fits = len(set(inner)) == len(axes) > 0
@@ -140,8 +132,6 @@ def normalize_over(
 
     gamma, beta: (chans, layer) for kind "layer", else (chans). ValueError for another
     kind or shape.
-
-    Chapter: normalization.
     """
     expects_one_of("kind", kind, tuple(NORM_AXES))
     expects(X.ndim == 3, "X", f"shape {X.shape}", "(batch, chans, layer)")

@@ -27,8 +27,6 @@ def add_positions(
 
     >>> add_positions(np.zeros((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[1., 2.]])
-
-    Chapter: positional_encoding.
     """
     expects_length("X", len(X), len(P))
     expects_shape("X", X, ("n", P.shape[1]))
@@ -49,8 +47,6 @@ def append_positions(
     >>> append_positions(np.array([[5.0], [7.0]]), M=3)
     array([[5., 1., 0., 0.],
            [7., 0., 1., 0.]])
-
-    Chapter: positional_encoding.
     """
     expects_positive(M=M)
     expects_shape("X", X, ("n", "d"))
@@ -71,8 +67,6 @@ def joint_positions(
     (A-gehring-joint)
 
     ValueError for shapes that do not fit, no rows, or more than M rows.
-
-    Chapter: positional_encoding.
     """
     expects_shape("X", X, ("n", len(W_x)))
     expects_shape("W_e", W_e, ("M", W_x.shape[1]))
@@ -91,8 +85,6 @@ def summed_positions(
     """z_p = ReLU(x_p W_x) W_zx + ReLU(e_p W_e) W_ze. (A-gehring-sum)
 
     ValueError for shapes that do not fit, no rows, or more than M rows.
-
-    Chapter: positional_encoding.
     """
     expects_shape("X", X, ("n", len(W_x)))
     expects_shape("W_e", W_e, ("M", W_x.shape[1]))
@@ -117,8 +109,6 @@ def sinusoid(
     >>> sinusoid(2, 2, start=0).round(3)
     array([[0.   , 1.   ],
            [0.841, 0.54 ]])
-
-    Chapter: positional_encoding.
     """
     expects_positive(M=M, d=d)
     expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")
@@ -145,8 +135,6 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
     >>> P = sinusoid(9, 4)
     >>> bool(np.allclose(offset_map(5, 4) @ P[0], P[5]))
     True
-
-    Chapter: positional_encoding.
     """
     expects_positive(d=d)
     expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")

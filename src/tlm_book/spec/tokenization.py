@@ -34,8 +34,6 @@ def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
 
     >>> word_pieces("nonsense", {"non", "##sense", "##s"})
     ['non', '##sense']
-
-    Chapter: tokenization.
     """
     found, rest, mark = [], word, ""
     while rest:
@@ -59,8 +57,6 @@ def utf8(c: str) -> bytes:
 
     >>> utf8("é")
     b'\\xc3\\xa9'
-
-    Chapter: tokenization.
     """
     expects(len(c) == 1, "c", repr(c), "one character", TypeError)
     x = ord(c)
@@ -84,10 +80,7 @@ def utf8(c: str) -> bytes:
 
 
 def text_bytes(text: str) -> list[int]:
-    """The bytes of a text, each a number from 0 to 255: its first tokens.
-
-    Chapter: tokenization.
-    """
+    """The bytes of a text, each a number from 0 to 255: its first tokens."""
     return [b for c in text for b in utf8(c)]
 
 
@@ -100,8 +93,6 @@ END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
 def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
     """ℰ(𝒜), sorted, then end of word and end of document: |𝒜| + 2 byte strings.
     (B-base-vocab)
-
-    Chapter: tokenization.
     """
     codes = sorted({utf8(c) for c in alphabet})
     return [*codes, END_OF_WORD, END_OF_DOCUMENT]
@@ -114,8 +105,6 @@ def first_tokens(text: str, base: list[bytes]) -> list[int]:
 
     >>> first_tokens("abba", base_vocabulary("ab"))
     [0, 1, 1, 0]
-
-    Chapter: tokenization.
     """
     for c in text:
         expects(
@@ -136,16 +125,12 @@ def count_pairs(C: list[list[int]]) -> Counter[Pair]:
 
     >>> count_pairs([[7, 7, 7]])
     Counter({(7, 7): 2})
-
-    Chapter: tokenization.
     """
     return Counter(pair for s in C for pair in pairwise(s))
 
 
 def most_frequent(counts: Counter[Pair]) -> Pair:
     """The pair with the largest count; among equals the smallest pair. (B-bpe-ties)
-
-    Chapter: tokenization.
     """
     return min(counts, key=lambda pair: (-counts[pair], pair))
 
@@ -156,8 +141,6 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
 
     >>> replace([7, 7, 7], (7, 7), 256)
     [256, 7]
-
-    Chapter: tokenization.
     """
     done: list[int] = []
     rest = list(s)
@@ -175,8 +158,6 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
     token n_base + k. (B-bpe-step, B-bpe-stop)
 
     ValueError for n_merges below 0.
-
-    Chapter: tokenization.
     """
     expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
     merges: list[Pair] = []
@@ -193,8 +174,6 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
 def learn(pieces: list[str], n_merges: int) -> list[Pair]:
     """The merges learned from the bytes of the pieces. The pieces are kept apart: no
     pair reaches from one into the next. (B-bpe-step, B-bpe-stop)
-
-    Chapter: tokenization.
     """
     return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
 
@@ -202,8 +181,6 @@ def learn(pieces: list[str], n_merges: int) -> list[Pair]:
 def vocabulary(merges: list[Pair]) -> list[bytes]:
     """The byte string of every token: the 256 single bytes, then for each merge (a,
     b) that of a followed by that of b.
-
-    Chapter: tokenization.
     """
     strings = [bytes([b]) for b in range(256)]
     for a, b in merges:
@@ -217,8 +194,6 @@ def vocabulary(merges: list[Pair]) -> list[bytes]:
 def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
     """s after every merge, in the order in which they were learned.
     (B-tokenize-canonical)
-
-    Chapter: tokenization.
     """
     s = list(s)
     for k, pair in enumerate(merges):
@@ -227,10 +202,7 @@ def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
 
 
 def encode(piece: str, merges: list[Pair]) -> list[int]:
-    """The tokens of a piece of text. (B-tokenize-canonical)
-
-    Chapter: tokenization.
-    """
+    """The tokens of a piece of text. (B-tokenize-canonical)"""
     return apply_merges(text_bytes(piece), merges)
 
 
@@ -239,8 +211,6 @@ def decode(tokens: list[int], merges: list[Pair]) -> str:
 
     IndexError for a token outside the vocabulary; UnicodeDecodeError (a ValueError)
     when the bytes are not the UTF-8 form of a text.
-
-    Chapter: tokenization.
     """
     strings = vocabulary(merges)
     for token in tokens:

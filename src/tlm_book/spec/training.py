@@ -21,8 +21,6 @@ def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
     """p(b | a) in row a and column b, counted in x, by absolute discounting. (T-bigram)
-
-    Chapter: training.
     """
     C = np.zeros((V, V))
     for a, b in zip(x[:-1], x[1:]):
@@ -42,8 +40,6 @@ def bigram_table(
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥
     1 of one order. (T-kneser-ney)
-
-    Chapter: training.
     """
     n = [np.sum(c == count) for count in range(5)]
     Y = n[1] / max(n[1] + 2 * n[2], 1)
@@ -60,8 +56,6 @@ def kneser_ney(
 ) -> Float[np.ndarray, "V"]:
     """p_k(· | h) with k = len(h) + 1 in the model of that order; without `order` it
     is k itself. (T-kneser-ney)
-
-    Chapter: training.
     """
     k = len(h) + 1
     text = [int(token) for token in x]
@@ -82,10 +76,7 @@ def kneser_ney(
 
 
 def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
-    """g, shortened to length c where it is longer. (T-clip)
-
-    Chapter: training.
-    """
+    """g, shortened to length c where it is longer. (T-clip)"""
     length = np.sqrt((g**2).sum())
     return g if length <= c else g * (c / length)
 
@@ -105,8 +96,6 @@ def adamw(
     0. (T-adamw)
 
     m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  w ← (1 − ηλ)w − η m̂ / (√v̂ + ε)  with  m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
-
-    Chapter: training.
     """
     m = betas[0] * m + (1 - betas[0]) * g
     v = betas[1] * v + (1 - betas[1]) * g**2

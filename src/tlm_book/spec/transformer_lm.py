@@ -31,8 +31,6 @@ def final_layer(
 
     >>> final_layer(np.ones((1, 2)), np.ones((2, 3)), np.array([0.0, 1.0, 2.0]))
     array([[2., 3., 4.]])
-
-    Chapter: transformer_lm.
     """
     expects_shape("Y", Y, (X.shape[1], "V"))
     expects_shape("b", b, (Y.shape[1],))
@@ -64,8 +62,6 @@ def transformer_lm(
     `N` holds {"a", "b"}. P None leaves PE out, N None leaves N out: not in the
     article's model, but in those of other sources. IndexError for a token outside
     {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
-
-    Chapter: transformer_lm.
     """
     X = embed(t, E)
     if P is not None:

@@ -20,10 +20,7 @@ __all__ = [
 
 
 def next_log_probs(T: Model, y: Sequence[int], start: int) -> Float[np.ndarray, "V"]:
-    """log P(· | source, y): log-softmax of the last row of T(start, y_1, …, y_k).
-
-    Chapter: translation.
-    """
+    """log P(· | source, y): log-softmax of the last row of T(start, y_1, …, y_k)."""
     z = T(np.array([start, *y], dtype=int))[-1]
     return z - z.max() - np.log(np.exp(z - z.max()).sum())
 
@@ -33,8 +30,6 @@ def greedy_search(T: Model, start: int, stop: int, max_new: int) -> list[int]:
     (M-autoregressive-inference)
 
     ValueError for max_new below 1.
-
-    Chapter: translation.
     """
     expects_positive(max_new=max_new)
     y: list[int] = []
@@ -57,8 +52,6 @@ def beam_search(
     """At most `width` hypotheses, the best first; `length_power` is α. (T-beam)
 
     ValueError unless max_new, width > 0 and α ≥ 0.
-
-    Chapter: translation.
     """
     expects_positive(max_new=max_new)
     nothing = np.array([], dtype=int)

@@ -51,8 +51,6 @@ class View(Picture):
     reverse      False: the text is shaded by where the marked token looks; True: by who looks at it.
 
     `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
-
-    Chapter: none (written by hand).
     """
 
     _esm = module("attention")
@@ -137,8 +135,6 @@ def attention(
     >>> view
     <attention weights: 1 × 1 heads, 2 × 2 tokens; layer 0, head 0>
     >>> view.pinned = (1, None)  # the row of "be" stays marked
-
-    Chapter: none (written by hand).
     """
     rows = expects_strings("tokens", tokens)
     cols = None if columns is None else expects_strings("columns", columns)

@@ -50,8 +50,6 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
     fallback  HTML for readers without scripts.
 
     The same state gives the same bytes.
-
-    Chapter: none (written by hand).
     """
     text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -65,8 +63,6 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
 
 def module(name: str) -> str:
     """The ES module of a small picture: what all share, then its own part. Lines of comment and indents stay out of the page.
-
-    Chapter: none (written by hand).
     """
     files = [Path(__file__).with_name(f"{file}.js").read_text(encoding="utf-8") for file in ("base", name)]
     lines = [line.strip() for file in files for line in file.splitlines()]
@@ -78,8 +74,6 @@ class Picture(anywidget.AnyWidget):
 
     The choices follow the reader in a live notebook, may be set, and may be watched. A class of pictures has its module
     `_esm`, its word `_word` and its still form `_fallback()`; a trait with the tag `picture=True` is part of the state.
-
-    Chapter: none (written by hand).
     """
 
     _word = "picture"
@@ -94,8 +88,6 @@ class Picture(anywidget.AnyWidget):
 
     def to_html(self) -> str:
         """The picture as a piece of HTML that needs nothing else: a still one, replaced by the live one where scripts run.
-
-        Chapter: none (written by hand).
         """
         state = {name: getattr(self, name) for name in self.traits(picture=True)}
         return page(self._word, self._esm, state, self._fallback())

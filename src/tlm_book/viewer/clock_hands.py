@@ -25,10 +25,7 @@ RADIUS = 40  # of a clock, in the still picture
 
 
 class ClockHands(Picture):
-    """The picture that `clock_hands` returns; `position` is p and `offset` is k.
-
-    Chapter: none (written by hand).
-    """
+    """The picture that `clock_hands` returns; `position` is p and `offset` is k."""
 
     _esm = module("clock_hands")
     _word = "clocks"
@@ -99,8 +96,6 @@ def clock_hands(
 
     >>> clock_hands(6)
     <clock hands: 3 frequencies; position 3, offset 5>
-
-    Chapter: none (written by hand).
     """
     title = shown_title(title)
     expects_between("d_model", d_model, 2, MAX_WIDTH, whole=True)

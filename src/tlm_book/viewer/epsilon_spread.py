@@ -25,10 +25,7 @@ EPSILONS, SIGMAS = (1e-12, 1.0), (1e-12, 1e3)  # the sliders' ranges
 
 
 class EpsilonSpread(Picture):
-    """The picture that `epsilon_spread` returns: `epsilon` is ε and `sigma` is σ.
-
-    Chapter: none (written by hand).
-    """
+    """The picture that `epsilon_spread` returns: `epsilon` is ε and `sigma` is σ."""
 
     _esm = module("epsilon_spread")
     _word = "epsilon"
@@ -79,8 +76,6 @@ def epsilon_spread(epsilon: float = 1e-6, *, sigma: float = 1e-3, title: str | N
 
     >>> epsilon_spread(1e-5)
     <spread of a standardized row: ε = 1e-05, σ = 0.001>
-
-    Chapter: none (written by hand).
     """
     title = shown_title(title)
     expects_between("epsilon", epsilon, *EPSILONS)

@@ -26,8 +26,6 @@ Token = str | bytes
 
 class MergeStepper(Picture):
     """The picture that `merge_stepper` returns; `step` is the number of merges applied.
-
-    Chapter: none (written by hand).
     """
 
     _esm = module("merge_stepper")
@@ -88,8 +86,6 @@ def merge_stepper(
 
     >>> merge_stepper([["a", "a", "b", "a", "a"], ["aa", "b", "aa"], ["aab", "aa"]], counts=[4, 2])
     <merge stepper: 5 tokens become 2 in 2 merges; step 0>
-
-    Chapter: none (written by hand).
     """
     title = shown_title(title)
     texts = _states(states)

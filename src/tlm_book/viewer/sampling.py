@@ -29,8 +29,6 @@ LOWEST, HIGHEST = 0.1, 10.0  # of the temperature
 
 class Sampling(Picture):
     """The picture that `sampling` returns. The reader's choices: `temperature` τ, `top_k`, `top_p`, and `draws`, how many were drawn.
-
-    Chapter: none (written by hand).
     """
 
     _esm = module("sampling")
@@ -98,8 +96,6 @@ def sampling(
 
     >>> sampling([2.0, 1.0, 0.0], ["mat", "rug", "dog"], top_k=2)
     <sampling from 3 tokens: temperature 1, top_k 2, top_p 1; 0 drawn>
-
-    Chapter: none (written by hand).
     """
     title = shown_title(title)
     expects_between("temperature", temperature, LOWEST, HIGHEST)

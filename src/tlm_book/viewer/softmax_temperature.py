@@ -30,8 +30,6 @@ LOWEST, HIGHEST = 0.01, 100.0  # of the temperature
 
 class SoftmaxTemperature(Picture):
     """The picture that `softmax_temperature` returns: `temperature` is τ, `width` is d where the scores are given for widths.
-
-    Chapter: none (written by hand).
     """
 
     _esm = module("softmax_temperature")
@@ -93,8 +91,6 @@ def softmax_temperature(
     <softmax of 3 scores, temperature 1>
     >>> softmax_temperature({1: [0.5, -0.2], 100: [12.0, -3.0]}, width=100)
     <softmax of 2 scores, width 100>
-
-    Chapter: none (written by hand).
     """
     title = shown_title(title)
     expects_between("temperature", temperature, LOWEST, HIGHEST)

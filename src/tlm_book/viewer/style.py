@@ -42,8 +42,6 @@ def use_style() -> None:
     >>> import matplotlib
     >>> matplotlib.rcParams["figure.dpi"]
     150.0
-
-    Chapter: none (written by hand).
     """
     import matplotlib
     from cycler import cycler

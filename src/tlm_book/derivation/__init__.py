@@ -1,0 +1,40 @@
+"""Derivations: proof trees of what is known of an operator, read off a torch model, and checked by a proof assistant.
+
+`calculus` has the rules of the algebra, `rules` those of modules; every layer's chapter registers its own with `derives`.
+`certificate` writes a tree for Coq, `prove` has it checked. Written by hand; the chapter derivations explains it.
+"""
+
+import tlm_book.derivation.layers  # its rules register themselves
+from tlm_book.derivation.calculus import (
+    add,
+    compose,
+    concat,
+    pattern,
+    primitive,
+    product,
+    residual,
+    weakest,
+)
+from tlm_book.derivation.certificate import assumptions
+from tlm_book.derivation.kinds import MEANS, Kind
+from tlm_book.derivation.rules import derive, derives
+from tlm_book.derivation.transformers import Causal
+from tlm_book.derivation.tree import Derivation
+
+__all__ = [
+    "Kind",
+    "MEANS",
+    "Derivation",
+    "primitive",
+    "weakest",
+    "compose",
+    "add",
+    "concat",
+    "residual",
+    "pattern",
+    "product",
+    "derives",
+    "derive",
+    "Causal",
+    "assumptions",
+]

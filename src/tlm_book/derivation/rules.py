@@ -1,0 +1,86 @@
+"""What is known of a torch module: a rule for each type of module, and `derive`, which applies them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from tlm_book.checks import expects
+from tlm_book.derivation.calculus import expects_derivation, primitive
+from tlm_book.derivation.kinds import Kind
+from tlm_book.derivation.tree import Derivation
+
+__all__ = ["derives", "derive"]
+
+Rule = Callable[[Any], Derivation]  # of modules of one type
+_R = TypeVar("_R", bound=Rule)
+_RULES: dict[type[nn.Module], Rule] = {}
+
+
+def derives(module_type: type[nn.Module]) -> Callable[[_R], _R]:
+    """Decorator: registers the rule by which `derive` reads modules of exactly this
+    type.
+
+    TypeError when `module_type` is not a class of torch modules.
+    """
+    is_module_type = isinstance(module_type, type) and issubclass(
+        module_type, nn.Module
+    )
+    expects(
+        is_module_type,
+        "module_type",
+        repr(module_type),
+        "a subclass of torch.nn.Module",
+        TypeError,
+    )
+
+    def register(rule: _R) -> _R:
+        _RULES[module_type] = rule
+        return rule
+
+    return register
+
+
+def _why_touched(module: nn.Module) -> str:
+    """Why this module may not do what its type says, or ""."""
+    own, everywhere = module._forward_hooks, nn.modules.module._global_forward_hooks
+    before = module._forward_pre_hooks, nn.modules.module._global_forward_pre_hooks
+    if own or everywhere or any(before):
+        return "a hook may change what it computes"
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return "compiled: another program computes it"
+    if any(callable(getattr(type(module), name, None)) for name in vars(module)):
+        return "one of its methods is replaced"
+    held: list[dict[str, Any]] = [module._parameters, module._buffers, vars(module)]
+    tensors = [x for kept in held for x in kept.values() if isinstance(x, Tensor)]
+    if any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
+        return "one of its tensors is of a type of its own"
+    return ""
+
+
+def derive(module: nn.Module) -> Derivation:
+    """The proof tree of what is known of x ↦ module(x), x one sequence: rows (n, d)
+    or tokens (n,). A type without a rule is a leaf marked unproved.
+
+    The type must match exactly, for a subclass may compute something else. Nothing
+    is proved of a module that has, itself or in any module inside, a forward hook, a
+    replaced method, a compiled call or a tensor of a type of its own. Dropout is read
+    in the module's present mode. Where torch wants more than x: attention is
+    (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
+    TypeError for anything but a torch module.
+    """
+    came = type(module).__name__
+    is_module = isinstance(module, nn.Module)
+    expects(is_module, "module", came, "a torch.nn.Module", TypeError)
+    if why := _why_touched(module):
+        return primitive(came, Kind.UNPROVED, why)
+    if type(module) not in _RULES:
+        return primitive(came, Kind.UNPROVED, "no rule for this type")
+    proof = _RULES[type(module)](module)
+    expects_derivation(f"what the rule for {came} returns", proof)
+    if proof.kind is not Kind.UNPROVED:
+        for part in module.modules():  # also parts at which the rule did not look
+            if why := _why_touched(part):
+                why = f"{type(part).__name__} inside: {why}"
+                return Derivation(proof.subject, Kind.UNPROVED, why, proof.premises)
+    return proof

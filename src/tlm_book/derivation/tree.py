@@ -1,0 +1,68 @@
+"""The proof tree that `derive` returns."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from tlm_book.derivation.certificate import certificate
+from tlm_book.derivation.kinds import MEANS, Kind
+from tlm_book.derivation.pictures import Lines, draw_tree, tree_text
+
+__all__ = ["Derivation"]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A proof tree: `subject` is of `kind` because of `reason`, applied to
+    `premises`. Its text is the tree; `plot` draws it.
+    """
+
+    subject: str
+    kind: Kind
+    reason: str
+    premises: tuple["Derivation", ...] = ()
+
+    @property
+    def autoregressive(self) -> bool:
+        """True when the tree proves the subject autoregressive: rowwise and
+        indexed-rowwise imply it."""
+        return Kind.AUTOREGRESSIVE in MEANS.get(self.kind, ())
+
+    @property
+    def equivariant(self) -> bool:
+        """True when the tree proves the subject permutation-equivariant: rowwise
+        implies it."""
+        return Kind.EQUIVARIANT in MEANS.get(self.kind, ())
+
+    def unproved(self) -> list["Derivation"]:
+        """Where the proof breaks: the unproved sentences whose premises, if they
+        have any, are all proved."""
+        deeper = [gap for premise in self.premises for gap in premise.unproved()]
+        return deeper or [self] * (self.kind is Kind.UNPROVED)
+
+    def lines(self) -> list[tuple[int, int, "Derivation"]]:
+        """The sentences from top to bottom, as (depth, how often in a row,
+        sentence)."""
+        listed, todo = [], [(0, 1, self)]
+        while todo:
+            depth, times, step = todo.pop()
+            listed.append((depth, times, step))
+            groups = [(one, len(list(all_))) for one, all_ in groupby(step.premises)]
+            todo += [(depth + 1, n, premise) for premise, n in reversed(groups)]
+        return listed
+
+    def __repr__(self) -> str:
+        return tree_text(list(self.lines()))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the tree, a colour for each kind, on these matplotlib axes or on new
+        ones; returns the axes."""
+        return draw_tree(list(self.lines()), ax)
+
+    def certificate(self) -> str:
+        """This tree as a file for the proof assistant Coq, which proves there that every operator that the tree
+        denotes is autoregressive, given what its leaves compute. (T-derivation-sound)
+
+        ValueError, with the place where the proof stops, when this tree does not say so.
+        """
+        return certificate(self)
