@@ -26,6 +26,7 @@ from tlm_book import (
     exercises,
     feed_forward,
     gradients,
+    graph_networks,
     heads,
     inference,
     loss,
@@ -40,6 +41,7 @@ from tlm_book import (
     training,
     transformer_lm,
     translation,
+    word_vectors,
 )
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
@@ -47,6 +49,7 @@ from tlm_book.spec import embedding as s_embedding
 from tlm_book.spec import encoder_decoder as s_encoder_decoder
 from tlm_book.spec import feed_forward as s_feed_forward
 from tlm_book.spec import gradients as s_gradients
+from tlm_book.spec import graph_networks as s_graph_networks
 from tlm_book.spec import heads as s_heads
 from tlm_book.spec import inference as s_inference
 from tlm_book.spec import loss as s_loss
@@ -58,6 +61,7 @@ from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import translation as s_translation
+from tlm_book.spec import word_vectors as s_word_vectors
 from tlm_book.tokenization import Tokenizer, Vocabulary
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -155,8 +159,8 @@ def tokenizer() -> Tokenizer:
     return Tokenizer([(104, 105), (116, 104), (101, 114)])  # 256 + 3 + 1 = V tokens
 
 
-def two_words() -> embedding.WordVectors:
-    return embedding.WordVectors(("a", "b"), torch.eye(2), torch.eye(2), torch.full((2,), 0.5))
+def two_words() -> word_vectors.WordVectors:
+    return word_vectors.WordVectors(("a", "b"), torch.eye(2), torch.eye(2), torch.full((2,), 0.5))
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> object:
@@ -324,22 +328,22 @@ CASES = [
     Case("Embedding bool tokens", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.bool)), TypeError, ("tokens: got dtype torch.bool", "integer")),
     Case("Embedding list", lambda: embedding.Embedding(5, 4)([1, 2]), TypeError, ("tokens: got list", "tensor")),
     Case("Embedding uint8", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.uint8)), TypeError, ("tokens: got dtype torch.uint8", "int64")),
-    Case("words of a number", lambda: embedding.words(3), TypeError, ("text: got int", "str")),
-    Case("skip_gram_pairs window 0", lambda: embedding.skip_gram_pairs(tokens(1, 2), 0), ValueError, ("window: got 0", "at least 1")),
-    Case("skip_gram_pairs window half", lambda: embedding.skip_gram_pairs(tokens(1, 2), 0.5), TypeError, ("window: got 0.5", "a whole number")),
-    Case("sgns_loss widths", lambda: embedding.sgns_loss(z(4, 2), z(4, 3), z(4, 5, 2)), ValueError, ("c: got shape (4, 3)", "(4, 2)")),
-    Case("sgns_loss negatives", lambda: embedding.sgns_loss(z(4, 2), z(4, 2), z(5, 2)), ValueError, ("N: got shape (5, 2)", "(4, any, 2)")),
-    Case("SkipGram window 0", lambda: embedding.SkipGram(window=0), ValueError, ("window: got 0", "at least 1")),
-    Case("SkipGram d_model half", lambda: embedding.SkipGram(d_model=2.5), TypeError, ("d_model: got 2.5", "a whole number")),
-    Case("SkipGram power 2", lambda: embedding.SkipGram(power=2), ValueError, ("power: got 2", "from 0 to 1")),
-    Case("SkipGram penalty negative", lambda: embedding.SkipGram(penalty=-1), ValueError, ("penalty: got -1", "≥ 0")),
-    Case("SkipGram penalty nan", lambda: embedding.SkipGram(penalty=float("nan")), ValueError, ("penalty: got nan", "≥ 0")),
-    Case("SkipGram lr 0", lambda: embedding.SkipGram(lr=0), ValueError, ("lr: got 0", "positive")),
-    Case("SkipGram subsample 0", lambda: embedding.SkipGram(subsample=0), ValueError, ("subsample: got 0", "None or a positive")),
-    Case("word_vectors of one str", lambda: embedding.word_vectors("salt and salt"), TypeError, ("texts: got one str", "several texts")),
-    Case("word_vectors of numbers", lambda: embedding.word_vectors([1, 2]), TypeError, ("text: got int", "str")),
-    Case("word_vectors without words", lambda: embedding.word_vectors(["a b c"]), ValueError, ("texts: got 0 words", "5 times", "min_count")),
-    Case("word_vectors without pairs", lambda: embedding.word_vectors(["a", "b"], embedding.SkipGram(min_count=1)), ValueError, ("texts: got no pair",)),
+    Case("words of a number", lambda: word_vectors.words(3), TypeError, ("text: got int", "str")),
+    Case("skip_gram_pairs window 0", lambda: word_vectors.skip_gram_pairs(tokens(1, 2), 0), ValueError, ("window: got 0", "at least 1")),
+    Case("skip_gram_pairs window half", lambda: word_vectors.skip_gram_pairs(tokens(1, 2), 0.5), TypeError, ("window: got 0.5", "a whole number")),
+    Case("sgns_loss widths", lambda: word_vectors.sgns_loss(z(4, 2), z(4, 3), z(4, 5, 2)), ValueError, ("c: got shape (4, 3)", "(4, 2)")),
+    Case("sgns_loss negatives", lambda: word_vectors.sgns_loss(z(4, 2), z(4, 2), z(5, 2)), ValueError, ("N: got shape (5, 2)", "(4, any, 2)")),
+    Case("SkipGram window 0", lambda: word_vectors.SkipGram(window=0), ValueError, ("window: got 0", "at least 1")),
+    Case("SkipGram d_model half", lambda: word_vectors.SkipGram(d_model=2.5), TypeError, ("d_model: got 2.5", "a whole number")),
+    Case("SkipGram power 2", lambda: word_vectors.SkipGram(power=2), ValueError, ("power: got 2", "from 0 to 1")),
+    Case("SkipGram penalty negative", lambda: word_vectors.SkipGram(penalty=-1), ValueError, ("penalty: got -1", "≥ 0")),
+    Case("SkipGram penalty nan", lambda: word_vectors.SkipGram(penalty=float("nan")), ValueError, ("penalty: got nan", "≥ 0")),
+    Case("SkipGram lr 0", lambda: word_vectors.SkipGram(lr=0), ValueError, ("lr: got 0", "positive")),
+    Case("SkipGram subsample 0", lambda: word_vectors.SkipGram(subsample=0), ValueError, ("subsample: got 0", "None or a positive")),
+    Case("word_vectors of one str", lambda: word_vectors.word_vectors("salt and salt"), TypeError, ("texts: got one str", "several texts")),
+    Case("word_vectors of numbers", lambda: word_vectors.word_vectors([1, 2]), TypeError, ("text: got int", "str")),
+    Case("word_vectors without words", lambda: word_vectors.word_vectors(["a b c"]), ValueError, ("texts: got 0 words", "5 times", "min_count")),
+    Case("word_vectors without pairs", lambda: word_vectors.word_vectors(["a", "b"], word_vectors.SkipGram(min_count=1)), ValueError, ("texts: got no pair",)),
     Case("WordVectors unknown word", lambda: two_words().number("salt"), ValueError, ("word: got 'salt'", "one of the 2 words")),
     Case("WordVectors nearest none", lambda: two_words().nearest("a", 0), ValueError, ("n: got 0", "at least 1")),
     Case("WordVectors nearest among none", lambda: two_words().nearest("a", among=0), ValueError, ("among: got 0", "at least 1")),
@@ -419,18 +423,18 @@ CASES = [
     Case("spec embed list", lambda: s_embedding.embed([0, 1], X(3, 2)), TypeError, ("t: got list", "array")),
     Case("spec one_hot token", lambda: s_embedding.one_hot(ids(4), 4), IndexError, ("t: got a token 4", "from 0 to 3")),
     Case("spec one_hot V 0", lambda: s_embedding.one_hot(ids(0), 0), ValueError, ("V: got 0", "at least 1")),
-    Case("spec skip_gram_pairs window 0", lambda: s_embedding.skip_gram_pairs(ids(0, 1), 0), ValueError, ("window: got 0", "at least 1")),
-    Case("spec sgns_loss widths", lambda: s_embedding.sgns_loss(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
-    Case("spec sgns_loss negatives", lambda: s_embedding.sgns_loss(X(1, 2)[0], X(1, 2)[0], X(2, 3)), ValueError, ("N: got shape (2, 3)", "(any, 2)")),
-    Case("spec sgns_gradient widths", lambda: s_embedding.sgns_gradient(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
-    Case("spec noise_distribution count 0", lambda: s_embedding.noise_distribution(0 * X(1, 2)[0]), ValueError, ("counts: got 0.0", "positive")),
-    Case("spec noise_distribution power", lambda: s_embedding.noise_distribution(np.ones(2), 2), ValueError, ("power: got 2", "from 0 to 1")),
-    Case("spec shifted_pmi empty row", lambda: s_embedding.shifted_pmi(np.diag([1.0, 0.0]), 1, np.ones(2) / 2), ValueError, ("number: got a row of zeros",)),
-    Case("spec shifted_pmi negative", lambda: s_embedding.shifted_pmi(-np.ones((2, 2)), 1, np.ones(2) / 2), ValueError, ("number: got -1.0", "≥ 0")),
-    Case("spec shifted_pmi k 0", lambda: s_embedding.shifted_pmi(np.ones((2, 2)), 0, np.ones(2) / 2), ValueError, ("k, q: got (0, 0.5)", "positive")),
-    Case("spec shifted_pmi length of q", lambda: s_embedding.shifted_pmi(np.ones((2, 2)), 1, np.ones(3) / 3), ValueError, ("q: got shape (3,)", "(2)")),
-    Case("spec keep_probability threshold", lambda: s_embedding.keep_probability(np.ones(2), 0), ValueError, ("threshold: got 0", "positive")),
-    Case("spec keep_probability count 0", lambda: s_embedding.keep_probability(np.zeros(2), 0.1), ValueError, ("counts: got 0.0", "positive")),
+    Case("spec skip_gram_pairs window 0", lambda: s_word_vectors.skip_gram_pairs(ids(0, 1), 0), ValueError, ("window: got 0", "at least 1")),
+    Case("spec sgns_loss widths", lambda: s_word_vectors.sgns_loss(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
+    Case("spec sgns_loss negatives", lambda: s_word_vectors.sgns_loss(X(1, 2)[0], X(1, 2)[0], X(2, 3)), ValueError, ("N: got shape (2, 3)", "(any, 2)")),
+    Case("spec sgns_gradient widths", lambda: s_word_vectors.sgns_gradient(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
+    Case("spec noise_distribution count 0", lambda: s_word_vectors.noise_distribution(0 * X(1, 2)[0]), ValueError, ("counts: got 0.0", "positive")),
+    Case("spec noise_distribution power", lambda: s_word_vectors.noise_distribution(np.ones(2), 2), ValueError, ("power: got 2", "from 0 to 1")),
+    Case("spec shifted_pmi empty row", lambda: s_word_vectors.shifted_pmi(np.diag([1.0, 0.0]), 1, np.ones(2) / 2), ValueError, ("number: got a row of zeros",)),
+    Case("spec shifted_pmi negative", lambda: s_word_vectors.shifted_pmi(-np.ones((2, 2)), 1, np.ones(2) / 2), ValueError, ("number: got -1.0", "≥ 0")),
+    Case("spec shifted_pmi k 0", lambda: s_word_vectors.shifted_pmi(np.ones((2, 2)), 0, np.ones(2) / 2), ValueError, ("k, q: got (0, 0.5)", "positive")),
+    Case("spec shifted_pmi length of q", lambda: s_word_vectors.shifted_pmi(np.ones((2, 2)), 1, np.ones(3) / 3), ValueError, ("q: got shape (3,)", "(2)")),
+    Case("spec keep_probability threshold", lambda: s_word_vectors.keep_probability(np.ones(2), 0), ValueError, ("threshold: got 0", "positive")),
+    Case("spec keep_probability count 0", lambda: s_word_vectors.keep_probability(np.zeros(2), 0.1), ValueError, ("counts: got 0.0", "positive")),
     Case("spec embed_gradient lengths", lambda: s_embedding.embed_gradient(ids(0, 1), X(3, 2), 4), ValueError, ("G: got shape (3, 2)", "(2, any)")),
     Case("spec sinusoid of odd width", lambda: s_positional_encoding.sinusoid(4, 3), ValueError, ("d: got 3", "even")),
     Case("spec sinusoid M 0", lambda: s_positional_encoding.sinusoid(0, 4), ValueError, ("M: got 0", "at least 1")),
@@ -510,23 +514,23 @@ CASES = [
     Case("CrossAttention memory", lambda: multi_head.CrossAttention(8, 2)(z(3, 8), z(3, 6)), ValueError, ("memory: got shape (3, 6)", "(n, 8)")),
     Case("CrossAttention visible", lambda: multi_head.CrossAttention(8, 2)(z(3, 8), z(4, 8), torch.ones(3, dtype=torch.bool)), ValueError, ("visible: got shape (3,)", "(4)")),
     Case("spec encoder_block norm", lambda: s_encoder_decoder.encoder_block(X(2, 4), {}, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
-    Case("vertex_sets cycle", lambda: s_feed_forward.vertex_sets(nx.DiGraph([(0, 1), (1, 0)])), ValueError, ("graph: got a cycle",)),
-    Case("vertex_sets isolated", lambda: s_feed_forward.vertex_sets(graph((0, 1), alone=7)), ValueError, ("graph: got isolated 7", "on an edge")),
-    Case("vertex_sets empty", lambda: s_feed_forward.vertex_sets(nx.DiGraph()), ValueError, ("graph: got no vertex",)),
-    Case("vertex_sets undirected", lambda: s_feed_forward.vertex_sets(nx.Graph([(0, 1)])), TypeError, ("graph: got Graph", "DiGraph")),
-    Case("Network weight", lambda: s_feed_forward.Network(graph((0, 1)), (0,), (1,), {}), ValueError, ("graph: got no weight on [(0, 1)]",)),
-    Case("Network bias", lambda: s_feed_forward.Network(graph((0, 1), w=1.0), (0,), (1,), {}), ValueError, ("graph: got no bias on [1]",)),
-    Case("Network inputs", lambda: s_feed_forward.Network(graph((0, 1), w=1.0), (1,), (1,), {}), ValueError, ("inputs: got (1,)", "['0']")),
-    Case("Network activations", lambda: s_feed_forward.Network(graph((0, 1), (1, 2), w=1.0), (0,), (2,), {}), ValueError, ("activations: got ()", "['1']")),
-    Case("preactivations x", lambda: s_feed_forward.preactivations(s_feed_forward.layered_network([X(2, 3)], [np.ones(3)]), np.ones(3)), ValueError, ("x: got shape (3,)", "(2)")),
-    Case("mlp weights", lambda: s_feed_forward.mlp(X(2, 3), [], []), ValueError, ("weights: got none",)),
-    Case("mlp biases", lambda: s_feed_forward.mlp(X(2, 3), [X(3, 1)], []), ValueError, ("biases: got 0", "1 matrices")),
-    Case("mlp shape", lambda: s_feed_forward.mlp(X(2, 3), [X(3, 4), X(5, 1)], [np.ones(4), np.ones(1)]), ValueError, ("weights[1]: got shape (5, 1)", "(4, out)")),
-    Case("without_biases w0", lambda: s_feed_forward.without_biases([X(2, 1)], [np.ones(1)], w0=-1.0), ValueError, ("w0: got -1.0", "not 0")),
-    Case("MLP widths", lambda: feed_forward.MLP([3]), ValueError, ("widths: got [3]", "two widths")),
-    Case("MLP width 0", lambda: feed_forward.MLP([3, 0]), ValueError, ("widths[1]: got 0", "at least 1")),
-    Case("MLP activation", lambda: feed_forward.MLP([3, 2], "tanh"), ValueError, ("activation: got 'tanh'",)),
-    Case("MLP input", lambda: feed_forward.MLP([3, 2])(z(2, 4)), ValueError, ("x: got shape (2, 4)", "3)")),
+    Case("vertex_sets cycle", lambda: s_graph_networks.vertex_sets(nx.DiGraph([(0, 1), (1, 0)])), ValueError, ("graph: got a cycle",)),
+    Case("vertex_sets isolated", lambda: s_graph_networks.vertex_sets(graph((0, 1), alone=7)), ValueError, ("graph: got isolated 7", "on an edge")),
+    Case("vertex_sets empty", lambda: s_graph_networks.vertex_sets(nx.DiGraph()), ValueError, ("graph: got no vertex",)),
+    Case("vertex_sets undirected", lambda: s_graph_networks.vertex_sets(nx.Graph([(0, 1)])), TypeError, ("graph: got Graph", "DiGraph")),
+    Case("Network weight", lambda: s_graph_networks.Network(graph((0, 1)), (0,), (1,), {}), ValueError, ("graph: got no weight on [(0, 1)]",)),
+    Case("Network bias", lambda: s_graph_networks.Network(graph((0, 1), w=1.0), (0,), (1,), {}), ValueError, ("graph: got no bias on [1]",)),
+    Case("Network inputs", lambda: s_graph_networks.Network(graph((0, 1), w=1.0), (1,), (1,), {}), ValueError, ("inputs: got (1,)", "['0']")),
+    Case("Network activations", lambda: s_graph_networks.Network(graph((0, 1), (1, 2), w=1.0), (0,), (2,), {}), ValueError, ("activations: got ()", "['1']")),
+    Case("preactivations x", lambda: s_graph_networks.preactivations(s_graph_networks.layered_network([X(2, 3)], [np.ones(3)]), np.ones(3)), ValueError, ("x: got shape (3,)", "(2)")),
+    Case("mlp weights", lambda: s_graph_networks.mlp(X(2, 3), [], []), ValueError, ("weights: got none",)),
+    Case("mlp biases", lambda: s_graph_networks.mlp(X(2, 3), [X(3, 1)], []), ValueError, ("biases: got 0", "1 matrices")),
+    Case("mlp shape", lambda: s_graph_networks.mlp(X(2, 3), [X(3, 4), X(5, 1)], [np.ones(4), np.ones(1)]), ValueError, ("weights[1]: got shape (5, 1)", "(4, out)")),
+    Case("without_biases w0", lambda: s_graph_networks.without_biases([X(2, 1)], [np.ones(1)], w0=-1.0), ValueError, ("w0: got -1.0", "not 0")),
+    Case("MLP widths", lambda: graph_networks.MLP([3]), ValueError, ("widths: got [3]", "two widths")),
+    Case("MLP width 0", lambda: graph_networks.MLP([3, 0]), ValueError, ("widths[1]: got 0", "at least 1")),
+    Case("MLP activation", lambda: graph_networks.MLP([3, 2], "tanh"), ValueError, ("activation: got 'tanh'",)),
+    Case("MLP input", lambda: graph_networks.MLP([3, 2])(z(2, 4)), ValueError, ("x: got shape (2, 4)", "3)")),
     Case("spec attention widths", lambda: s_attention.attention(X(2, 3), X(2, 4), X(2, 3)), ValueError, ("K: got shape (2, 4)", "(m, 3)")),
     Case("spec attention keys and values", lambda: s_attention.attention(X(2, 3), X(2, 3), X(3, 3)), ValueError, ("V: got shape (3, 3)", "(2, v)")),
     Case("spec attention without keys", lambda: s_attention.attention(X(2, 3), X(0, 3), X(0, 2)), ValueError, ("K: got 0 rows", "at least one key")),

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import call, function, holds
-from tlm_book.spec.feed_forward import feed_forward, mlp
+from tlm_book.exercises.grading import function, holds
+from tlm_book.spec.feed_forward import feed_forward
 from tlm_book.spec.operators import agree
 
 LINE = np.linspace(-3, 3, 13)[:, None]
@@ -43,31 +43,8 @@ def scaled_is_same(activation: str, c: float) -> bool:
     return agree(feed_forward(ROWS, A * scale, k * scale, B / scale[:, None], l, activation), feed_forward(ROWS, A, k, B, l, activation), 1e-9)
 
 
-def skip(answer: Any) -> Iterator[tuple[str, object]]:
-    weights, biases = [[np.asarray(w, dtype=float) for w in part] for part in answer]
-    yield f"It has depth {len(weights)}.", len(weights) == 2
-    y, want = mlp(LINE, weights, biases), 2 * np.maximum(LINE, 0) + 3 * LINE
-    yield "It is right for x ≥ 0. For x < 0 the bend swallows what the skipping edge carries.", agree(y, want) or not agree(y[6:], want[6:])
-    yield "It is right for x ≤ 0 and not for x > 0.", agree(y, want) or not agree(y[:7], want[:7])
-    yield "It computes another function.", agree(y, want)
-
-
-def bends(best: Any) -> Iterator[tuple[str, object]]:
-    for f in (2, 1, 7, 4):
-        weights, biases = call(best, f, names=["f"])
-        yield f"The hidden layer has not f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
-        places = -biases[0] / weights[0][0]  # where each hidden vertex bends
-        x = np.linspace(min(places) - 1, max(places) + 1, 4001)[:, None]
-        slopes = np.diff(mlp(x, weights, biases)[:, 0]) / np.diff(x[:, 0])
-        smooth = slopes[1:][np.abs(np.diff(slopes)) < 1e-6]  # not the intervals with a bend inside
-        pieces = 1 + int((np.abs(np.diff(smooth)) > 1e-6).sum())
-        yield f"For f = {f} it has {pieces} pieces; there can be more.", pieces > f
-    yield "It has more pieces than can be: are there corners closer together than can be told apart?", pieces == f + 1
-
-
 one, minus = np.array([[1.0, -1.0]]), np.array([[1.0], [-1.0]])
 absolute = (one, np.zeros(2), np.ones((2, 1)), np.zeros(1))
-hidden = lambda f: (np.ones((1, f)), np.ones((f, 1)))
 
 EXERCISES = [
     holds(
@@ -110,19 +87,5 @@ EXERCISES = [
             "A factor of 1 changes nothing, whatever the activation.": lambda activation, c: activation == "relu" and c > 0,
             "There are factors besides 1.": lambda activation, c: c == 1,
         },
-    ),
-    holds(
-        "a pair `(weights, biases)` of lists of arrays, as `mlp` takes them",
-        skip,
-        [([np.ones((1, 1)), np.full((1, 1), 5.0)], [np.zeros(1), np.zeros(1)]), ([one, np.array([[5.0], [3.0]])], [np.zeros(2), np.zeros(1)]),
-         ([np.full((1, 1), 3.0)], [np.zeros(1)]), ([one, np.array([[2.0], [-3.0]])], [np.zeros(2), np.zeros(1)])],
-    ),
-    holds(
-        "a function `best(f)` that returns the pair `(weights, biases)` of a network with as many pieces as there can be",
-        bends,
-        [lambda f: (list(hidden(f)), [np.zeros(f), np.zeros(1)]),
-         lambda f: ([np.ones((1, f)), np.eye(f)[:, :1]], [-np.arange(f) - 0.5, np.zeros(1)]),
-         lambda f: ([np.ones((1, f)), np.where(np.arange(f) % 2, -1.0, 1.0)[:, None]], [-(np.arange(f) // 2) - 0.5, np.zeros(1)]),
-         lambda f: (list(hidden(f + 1)), [-np.arange(f + 1) - 0.5, np.zeros(1)])],
     ),
 ]

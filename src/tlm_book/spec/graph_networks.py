@@ -1,0 +1,203 @@
+"""Networks on graphs. Generated from book/graph_networks.ipynb: edit the notebook, then `make export`."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from tlm_book.checks import expects, expects_shape
+from tlm_book.spec.feed_forward import relu
+
+__all__ = [
+    "vertex_sets",
+    "Network",
+    "preactivations",
+    "network_function",
+    "mlp",
+    "layered_network",
+    "without_biases",
+]
+
+
+# --- A network on a graph
+
+
+def vertex_sets(
+    graph: nx.DiGraph,
+) -> tuple[set[Hashable], set[Hashable], set[Hashable]]:
+    """(I, H, O): vertices without incoming edge, the rest, those without outgoing
+    edge. (B-dag)
+
+    TypeError for anything but a directed graph; ValueError for an empty graph, a
+    cycle or an isolated vertex.
+
+    >>> vertex_sets(nx.DiGraph([("x", "h"), ("h", "y")]))
+    ({'x'}, {'h'}, {'y'})
+    """
+    came = type(graph).__name__
+    expects(
+        type(graph) is nx.DiGraph, "graph", came, "a networkx.DiGraph", TypeError
+    )
+    expects(len(graph) > 0, "graph", "no vertex", "at least one edge")
+    acyclic = nx.is_directed_acyclic_graph(graph)
+    expects(acyclic, "graph", "a cycle", "no path that returns")
+    alone = sorted(map(repr, nx.isolates(graph)))
+    expects(
+        not alone, "graph", f"isolated {', '.join(alone)}", "every vertex on an edge"
+    )
+    inputs = {v for v in graph if graph.in_degree(v) == 0}
+    outputs = {v for v in graph if graph.out_degree(v) == 0}
+    return inputs, set(graph) - inputs - outputs, outputs
+
+
+@dataclass(frozen=True)
+class Network:
+    """A feed-forward network on a directed acyclic graph. (B-ann-def)
+
+    graph        an edge carries its weight "w", a vertex that is no input its bias "b"
+    inputs       the vertices without incoming edge, in the order of x_0, x_1, …
+    outputs      the vertices without outgoing edge, in their order
+    activations  {hidden vertex: function of one number}, for exactly those
+
+    ValueError when the graph has a cycle or an isolated vertex, when a weight or bias
+    is missing, or when inputs, outputs or activations name other vertices.
+    """
+
+    graph: nx.DiGraph
+    inputs: tuple[Hashable, ...]
+    outputs: tuple[Hashable, ...]
+    activations: Mapping[Hashable, Callable[[float], float]]
+
+    def __post_init__(self) -> None:
+        names = ("inputs", "activations", "outputs")
+        for name, vertices in zip(names, vertex_sets(self.graph)):
+            got = tuple(getattr(self, name))
+            same = len(got) == len(vertices) and set(got) == vertices
+            wanted = f"the vertices {sorted(map(str, vertices))}, each once"
+            expects(same, name, got, wanted)
+        bare = [edge[:2] for edge in self.graph.edges(data="w") if edge[2] is None]
+        wanted = 'an attribute "w" on each edge'
+        expects(not bare, "graph", f"no weight on {bare[:1]}", wanted)
+        others = [v for v in self.graph if v not in self.inputs]
+        bare = [v for v in others if "b" not in self.graph.nodes[v]]
+        wanted = 'an attribute "b" on each vertex that is no input'
+        expects(not bare, "graph", f"no bias on {bare[:1]}", wanted)
+
+
+def preactivations(
+    network: Network, x: Float[np.ndarray, "d"]
+) -> dict[Hashable, float]:
+    """{v: z_v} with z_v = x_j at input j and z_v = b_v + Σ w_(u,v) a_u elsewhere;
+    a_u is σ_u(z_u) at a hidden u and x_j at an input.
+
+    (B-input-preactivation, B-preactivation, B-activation) ValueError when x has not
+    one entry for each input.
+    """
+    expects_shape("x", x, (len(network.inputs),))
+    expects(x.ndim == 1, "x", f"shape {x.shape}", f"({len(network.inputs)})")
+    given = dict(zip(network.inputs, x.tolist()))
+    z: dict[Hashable, float] = {}
+    a: dict[Hashable, float] = {}
+    for v in nx.topological_sort(network.graph):
+        if v in given:
+            z[v] = a[v] = given[v]
+            continue
+        edges = network.graph.in_edges(v, data="w")
+        z[v] = network.graph.nodes[v]["b"] + sum(w * a[u] for u, _, w in edges)
+        if v in network.activations:
+            a[v] = float(network.activations[v](z[v]))
+    return z
+
+
+def network_function(
+    network: Network, x: Float[np.ndarray, "d"]
+) -> Float[np.ndarray, "d_out"]:
+    """m(x) = (z_v for the outputs v, in their order). (B-network-output)
+
+    ValueError as in `preactivations`.
+    """
+    z = preactivations(network, x)
+    return np.array([z[v] for v in network.outputs])
+
+
+# --- Layers: the graph becomes matrices
+
+
+def mlp(
+    X: Float[np.ndarray, "*n d"],
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
+    activation: Callable[[np.ndarray], np.ndarray] = relu,
+) -> Float[np.ndarray, "*n d_out"]:
+    """z⁽ᴸ⁾ with z⁽ˡ⁾ = a⁽ˡ⁻¹⁾ W⁽ˡ⁾ + b⁽ˡ⁾, a⁽⁰⁾ = x, a⁽ˡ⁾ = σ(z⁽ˡ⁾): affine maps with
+    bends between them. (B-mlp-preact, B-mlp-act, B-mlp-function)
+
+    X is one row or a matrix of rows. ValueError when there is no weight matrix, not
+    one bias for each, or a shape that does not fit.
+
+    >>> mlp(np.array([-1.0]), [np.array([[1.0]])], [np.array([0.0])])
+    array([-1.])
+    """
+    expects(len(weights) > 0, "weights", "none", "at least one matrix")
+    same = len(weights) == len(biases)
+    expects(same, "biases", len(biases), f"one for each of {len(weights)} matrices")
+    a = X
+    for l, (W, b) in enumerate(zip(weights, biases), start=1):
+        expects_shape(f"weights[{l - 1}]", W, (a.shape[-1], "out"))
+        expects_shape(f"biases[{l - 1}]", b, W.shape[1:])
+        z = a @ W + b
+        a = activation(z)
+    return z
+
+
+def layered_network(
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
+    activation: Callable[[Any], Any] = relu,
+) -> Network:
+    """The fully connected network of these matrices; vertex (l, i) is number i of
+    layer l. (B-mlp-def, B-fully-connected, B-weight-index)
+    """
+    graph = nx.DiGraph()
+    for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):
+        for j, i in np.ndindex(W.shape):
+            graph.add_edge((l - 1, j), (l, i), w=float(W[j, i]))
+        for i in range(len(b)):
+            graph.nodes[l, i]["b"] = float(b[i])
+    depth = len(weights)
+    inputs, outputs = [
+        tuple((l, i) for i in range(width))
+        for l, width in ((0, weights[0].shape[0]), (depth, weights[-1].shape[1]))
+    ]
+    hidden = [v for v in graph if 0 < v[0] < depth]
+    return Network(graph, inputs, outputs, dict.fromkeys(hidden, activation))
+
+
+# --- Doing without biases
+
+
+def without_biases(
+    weights: Sequence[Float[np.ndarray, "_ _"]],
+    biases: Sequence[Float[np.ndarray, "_"]],
+    activation: Callable[[np.ndarray], np.ndarray] = relu,
+    w0: float = 1.0,
+) -> list[Float[np.ndarray, "_ _"]]:
+    """Matrices W̃ of a network without biases with m̃(x, 1) = m(x). (B-bias-trick)
+
+    ValueError when activation(w0) is 0.
+    """
+    c = float(activation(np.array(w0)))
+    expects(c != 0, "w0", w0, "a number at which the activation is not 0")
+    wider, constant = [], 1.0
+    for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):
+        rows = np.vstack([W, b / constant])
+        if l < len(weights):
+            carry = np.zeros(len(rows))
+            carry[-1] = w0 / constant
+            rows = np.column_stack([rows, carry])
+        wider.append(rows)
+        constant = c
+    return wider

@@ -1,0 +1,202 @@
+"""Word vectors. Generated from book/word_vectors.ipynb: edit the notebook, then `make export`."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from tlm_book.checks import expects, expects_positive, expects_shape
+
+__all__ = [
+    "words",
+    "skip_gram_pairs",
+    "sgns_loss",
+    "SkipGram",
+    "WordVectors",
+    "word_vectors",
+]
+
+
+# --- Training in torch
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in small letters: runs of letters, all else left out.
+
+    TypeError when `text` is no str.
+
+    >>> words("Salt, and salt's cousins.")
+    ['salt', 'and', 'salt', 's', 'cousins']
+    """
+    expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
+    return re.findall(r"[^\W\d_]+", text.lower())
+
+
+def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs 2"]:
+    """All (tokens[i], tokens[j]) with 0 < |i − j| ≤ window, sorted by j − i.
+    (T-skip-gram-pairs)
+
+    ValueError when window < 1; TypeError when it is no whole number.
+    """
+    expects_positive(window=window)
+    steps = range(1, min(window, len(tokens) - 1) + 1)
+    after = [torch.stack([tokens[:-s], tokens[s:]], dim=1) for s in steps]
+    return torch.cat([tokens.new_empty(0, 2), *after, *(p.flip(1) for p in after)])
+
+
+def sgns_loss(
+    e: Float[Tensor, "*batch d"],
+    c: Float[Tensor, "*batch d"],
+    N: Float[Tensor, "*batch k d"],
+) -> Float[Tensor, "*batch"]:
+    """−log σ(⟨e, c⟩) − Σ_j log σ(−⟨e, N[j]⟩) for each pair of a batch.
+    (T-sgns-loss)
+
+    ValueError when the widths differ.
+    """
+    expects_shape("c", c, tuple(e.shape))
+    expects_shape("N", N, (*e.shape[:-1], None, e.shape[-1]))
+    drawn = (N @ e[..., None])[..., 0]
+    return F.softplus(-(e * c).sum(-1)) + F.softplus(drawn).sum(-1)
+
+
+@dataclass(frozen=True)
+class SkipGram:
+    """Settings of `word_vectors`. (T-sgns-loss, T-subsampling)
+
+    window r, negatives k, power α of the noise, subsample threshold τ (None: keep
+    all), penalty λ on |e|² + |c|²; words that occur less than min_count times are
+    left out. The step length falls from lr to 0 in a straight line.
+    """
+
+    d_model: int = 32
+    window: int = 2
+    negatives: int = 5
+    power: float = 0.75
+    subsample: float | None = None
+    min_count: int = 5
+    penalty: float = 0.02
+    epochs: int = 15
+    batch_size: int = 2048
+    lr: float = 0.015
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole = (
+            "d_model",
+            "window",
+            "negatives",
+            "min_count",
+            "epochs",
+            "batch_size",
+        )
+        expects_positive(**{name: getattr(self, name) for name in whole})
+        wants = "a number from 0 to 1"
+        expects(0 <= self.power <= 1, "power", self.power, wants)
+        expects(self.penalty >= 0, "penalty", self.penalty, "a number ≥ 0")
+        expects(self.lr > 0, "lr", self.lr, "a positive number")
+        tau, wants = self.subsample, "None or a positive number"
+        expects(tau is None or tau > 0, "subsample", tau, wants)
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """What `word_vectors` found: word number v has the vectors centre[v] (row of E)
+    and context[v] (row of C), and the share noise[v] among the drawn contexts.
+    """
+
+    words: tuple[str, ...]
+    centre: Float[Tensor, "V d"]
+    context: Float[Tensor, "V d"]
+    noise: Float[Tensor, "V"]
+
+    def number(self, word: str) -> int:
+        """The number of a word; ValueError when it has none."""
+        wants = f"one of the {len(self.words)} words of the vocabulary"
+        expects(word in self.words, "word", repr(word), wants)
+        return self.words.index(word)
+
+    def nearest(
+        self, word: str, n: int = 5, among: int | None = None
+    ) -> list[tuple[str, float]]:
+        """The n other words whose centre vectors have the largest cosine with that of
+        `word`, and the cosines; only the `among` most frequent words when that is
+        given. ValueError when the word is unknown or a number is below 1."""
+        v, among = self.number(word), len(self.words) if among is None else among
+        expects_positive(n=n, among=among)
+        unit = F.normalize(self.centre, dim=1)
+        cosine = (unit @ unit[v])[:among].tolist()
+        others = [
+            (x, other) for x, other in zip(cosine, self.words) if other != word
+        ]
+        return [(other, x) for x, other in sorted(others, reverse=True)[:n]]
+
+    def log_probabilities(self) -> Float[Tensor, "V V"]:
+        """Row w, column c: log p(c | w), with p(c | w) proportional to q_c exp(M_wc).
+        (T-sgns-pmi)"""
+        scores = self.centre @ self.context.T + self.noise.log()
+        return scores.log_softmax(dim=1)
+
+
+def _train(
+    tokens: list[Tensor], keep: Tensor, noise: Tensor, s: SkipGram, progress: bool
+) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(s.seed)
+    E = 0.1 * torch.randn(len(noise), s.d_model, generator=draw) / s.d_model**0.5
+    C = torch.zeros_like(E)
+    optimizer = torch.optim.Adam([E.requires_grad_(), C.requires_grad_()])
+    for epoch in tqdm(range(s.epochs), disable=not progress, unit="epoch"):
+        thin = [t[torch.rand(len(t), generator=draw) < keep[t]] for t in tokens]
+        pairs = torch.cat([skip_gram_pairs(t, s.window) for t in thin])
+        expects(len(pairs) > 0, "texts", "no pair of words", "words side by side")
+        pairs = pairs[torch.randperm(len(pairs), generator=draw)]
+        shape = len(pairs), s.negatives
+        drawn = torch.multinomial(noise, shape[0] * shape[1], True, generator=draw)
+        batches = pairs.split(s.batch_size), drawn.view(shape).split(s.batch_size)
+        for done, (pair, N) in enumerate(zip(*batches)):
+            part = (epoch + done / len(batches[0])) / s.epochs
+            optimizer.param_groups[0]["lr"] = s.lr * (1 - part)
+            e, c = F.embedding(pair[:, 0], E), F.embedding(pair[:, 1], C)
+            size = (e**2).sum(-1) + (c**2).sum(-1)
+            pair_loss = sgns_loss(e, c, F.embedding(N, C)) + s.penalty * size
+            optimizer.zero_grad()
+            pair_loss.mean().backward()
+            optimizer.step()
+    return E.detach(), C.detach()
+
+
+def word_vectors(
+    texts: Iterable[str], settings: SkipGram = SkipGram(), *, progress: bool = False
+) -> WordVectors:
+    """Skip-gram with negative sampling, trained with Adam on the CPU; the same texts
+    and settings give the same vectors. Words are numbered by falling count, equal
+    counts by the alphabet.
+
+    TypeError when `texts` is one str; ValueError when fewer than two words are
+    frequent enough, or none has a neighbour.
+    """
+    s, wants = settings, "several texts, such as a list of str"
+    expects(not isinstance(texts, str), "texts", "one str", wants, TypeError)
+    documents = [words(text) for text in texts]
+    count = Counter(word for document in documents for word in document)
+    kept = sorted((-n, word) for word, n in count.items() if n >= s.min_count)
+    number = {word: v for v, (_, word) in enumerate(kept)}
+    wants = f"at least 2 that occur {s.min_count} times or more (min_count)"
+    expects(len(number) >= 2, "texts", f"{len(number)} words", wants)
+    tokens = [
+        torch.tensor([number[word] for word in document if word in number]).long()
+        for document in documents
+    ]
+    counts = torch.tensor([-n for n, _ in kept], dtype=torch.float32)
+    noise = counts**s.power / (counts**s.power).sum()
+    keep = torch.ones_like(counts)
+    if s.subsample is not None:
+        keep = (s.subsample * counts.sum() / counts).sqrt().clamp(max=1)
+    E, C = _train(tokens, keep, noise, s, progress)
+    return WordVectors(tuple(number), E, C, noise)
