@@ -29,10 +29,13 @@ from tlm_book.inference import generate
 from tlm_book.pretrained import (
     load_gpt2,
     load_marian,
-    marian,
+    marian_preset,
     save_gpt2,
     save_marian,
 )
+from tlm_book.pretrained.gpt2 import gpt2_name, gpt2_pairs
+from tlm_book.pretrained.marian import marian_pairs
+from tlm_book.pretrained.names import turned
 from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
@@ -130,10 +133,10 @@ def test_gpt2_has_the_same_loss_and_gradients(case, tmp_path):
     loss.backward()
     told.backward()
     slopes, parameters = {name: p.grad for name, p in theirs.named_parameters()}, dict(ours.named_parameters())
-    named = pretrained.gpt2_pairs(ours.config)
+    named = gpt2_pairs(ours.config)
     assert len(named) == len(slopes) == len(parameters)
     for name, our_name, layout in named:
-        assert near(parameters[our_name].grad, pretrained.turned(slopes[pretrained.gpt2_name(name)], layout), 1e-10), name
+        assert near(parameters[our_name].grad, turned(slopes[gpt2_name(name)], layout), 1e-10), name
 
 
 @pytest.mark.parametrize("case", GPT2_CASES, ids=label)
@@ -273,11 +276,11 @@ def test_marian_has_the_same_loss_and_gradients(case, tmp_path):
     told.backward()
     slopes, parameters = {name: p.grad for name, p in theirs.named_parameters()}, dict(ours.named_parameters())
     compared = 0
-    for name, our_name, layout in pretrained.marian_pairs(ours.config):
+    for name, our_name, layout in marian_pairs(ours.config):
         if name == "final_logits_bias":
             continue  # theirs is no parameter
         row = theirs.config.pad_token_id if "embed_tokens" in name or "shared" in name else None
-        mine, wanted = parameters[our_name].grad.clone(), pretrained.turned(slopes[name], layout)
+        mine, wanted = parameters[our_name].grad.clone(), turned(slopes[name], layout)
         if row is not None:  # torch passes over the row of padding where it is looked up
             mine[row] = wanted[row] = 0
         assert near(mine, wanted, 1e-10), name
@@ -330,7 +333,7 @@ def test_marian_is_converted_without_loss(case, dtype, tmp_path):
 def test_the_tables_of_positions_are_those_of_transformers():
     config = MarianConfig(**MARIAN | {"max_position_embeddings": 512, "d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8})
     theirs = MarianMTModel(config).model.encoder.embed_positions.weight
-    ours = EncoderDecoder(marian(13, d_model=512, d_ff=4, n_layers=1, n_heads=8, max_len=512)).position.table
+    ours = EncoderDecoder(marian_preset(13, d_model=512, d_ff=4, n_layers=1, n_heads=8, max_len=512)).position.table
     assert (ours - theirs).abs().max() < 1e-6 and not torch.equal(ours, ours.view(512, 256, 2).mT.flatten(1))
 
 
@@ -409,7 +412,7 @@ def test_a_tokenizer_of_pieces():
 
 def test_translation_stops_and_never_writes_padding():
     torch.manual_seed(0)
-    model = EncoderDecoder(marian(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7)).eval()
+    model = EncoderDecoder(marian_preset(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7)).eval()
     with torch.no_grad():
         model.unembedding.bias[5] = 1e6  # the token that must not be written
         assert pretrained.translate_marian(model, LETTERS, ["a", "aaaa"]) == [pretrained.translate_marian(model, LETTERS, [s])[0] for s in ("a", "aaaa")]
@@ -528,7 +531,7 @@ def test_a_vocabulary_that_is_none_is_refused(vocab, words, tmp_path, monkeypatc
     edited(tmp_path / "m", pad_token_id=99)
     for name in ("source.spm", "target.spm", "vocab.json"):
         (tmp_path / "m" / name).write_text(vocab)
-    monkeypatch.setattr(pretrained, "library", lambda name: types.SimpleNamespace(SentencePieceProcessor=lambda model_proto: Letters()))
+    monkeypatch.setattr(pretrained.marian_text, "library", lambda name: types.SimpleNamespace(SentencePieceProcessor=lambda model_proto: Letters()))
     with pytest.raises(ValueError, match=re.escape(words)):
         load_marian(tmp_path / "m")
 
@@ -572,7 +575,7 @@ def test_what_is_as_good_as_a_gpt2_is_saved_as_one(tmp_path):
 
 @pytest.mark.parametrize("changes", [{"norm": "pre"}, {"pe_halves": False}, {"out_bias": False}, {"final_norm": True}, {"d_value": 3}, {"eps": 1e-6}], ids=label)
 def test_a_model_that_is_no_marian_is_not_saved_as_one(changes, tmp_path):
-    model = EncoderDecoder(marian(11, **SMALL | changes))
+    model = EncoderDecoder(marian_preset(11, **SMALL | changes))
     with pytest.raises(ValueError, match=f"model.config.{next(iter(changes))}: got .*, want .*, as in every Marian"):
         save_marian(model, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
@@ -598,7 +601,7 @@ def test_nothing_is_half_written(tmp_path, monkeypatch):
         save_gpt2(other, tmp_path / "n")
     with pytest.raises(ValueError, match="without numbers, want weights"):
         save_gpt2(other.to("meta"), tmp_path / "n")
-    small = EncoderDecoder(marian(4, **SMALL))
+    small = EncoderDecoder(marian_preset(4, **SMALL))
     with pytest.raises(ValueError, match=re.escape("tokenizer: got [4], want whole numbers, at least 0 and less than 4")):
         save_marian(small, tmp_path / "n", LETTERS)
     with torch.no_grad():
@@ -676,7 +679,7 @@ def test_what_the_hub_has_converted_is_found(tmp_path, monkeypatch):
 def test_a_model_without_safetensors_is_refused(tmp_path, monkeypatch):
     hub = Hub(tmp_path / "cache", a_gpt2(tmp_path / "m"), ("config.json",))
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    monkeypatch.setattr(pretrained, "converted", lambda hub, name: None)
+    monkeypatch.setattr(pretrained.hub, "converted", lambda hub, name: None)
     with pytest.raises(ValueError, match="name_or_folder: got 'a/b' without model.safetensors, want safetensors: a .bin file is a pickle"):
         load_gpt2("a/b")
 

@@ -1,0 +1,166 @@
+"""GPT-2: its settings, its tensors and its folder, both ways."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tlm_book.checks import expects
+from tlm_book.pretrained.files import (
+    CONFIG,
+    WEIGHTS,
+    described,
+    drop_copies,
+    fill,
+    meta_model,
+    new_folder,
+    read_tensors,
+    tensors_of,
+    write_model,
+)
+from tlm_book.pretrained.hub import model_folder
+from tlm_book.pretrained.names import (
+    ACTIVATIONS,
+    GPT2_FIELDS,
+    GPT2_NAMES,
+    Pair,
+    pairs,
+)
+from tlm_book.pretrained.settings import (
+    expects_kind,
+    expects_only,
+    expects_same,
+    plain_heads,
+)
+from tlm_book.tokenization import Tokenizer
+from tlm_book.tokenization import load_gpt2 as load_tokenizer
+from tlm_book.tokenization import save_gpt2 as save_tokenizer
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = ["gpt2_config", "gpt2_fields", "gpt2_name", "gpt2_pairs", "load_gpt2", "save_gpt2"]
+
+ONLY = {
+    "model_type": ("gpt2",),
+    "add_cross_attention": (False,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "scale_attn_weights": (True, False),
+    "activation_function": tuple(ACTIVATIONS),
+}
+ENDS = ("bos_token_id", "eos_token_id")  # the token that begins and ends a text
+MASKS = re.compile(r"\bh\.\d+\.attn\.(masked_)?bias$")  # in old files, among the weights
+PREFIX = "transformer."  # of all names in new files but the last matrix's
+
+
+# Settings
+
+
+def gpt2_config(fields: Mapping[str, Any]) -> Config:
+    """The `Config` that a config.json of GPT-2 describes. Fields that say nothing about the map are passed over; what is missing
+    has GPT-2's value.
+
+    ValueError or TypeError for a field that asks for what the model does not do.
+
+    >>> gpt2_config({"n_embd": 1024, "n_layer": 24, "n_head": 16}).d_ff
+    4096
+    """
+    expects_only(fields, ONLY)
+    known = {ours: fields[theirs] for theirs, ours in GPT2_FIELDS.items() if theirs in fields}
+    width = fields.get("n_inner") or 4 * known.get("d_model", 768)
+    activation = ACTIVATIONS[fields.get("activation_function", "gelu_new")]
+    scale = None if fields.get("scale_attn_weights", True) else 1.0
+    return Config.gpt2(**known, d_ff=width, activation=activation, scale=scale)
+
+
+def gpt2_fields(config: Config) -> dict[str, Any]:
+    """The config.json of a GPT-2 with these settings: the inverse of `gpt2_config`.
+
+    ValueError for settings that no GPT-2 has. (A table of positions that started as a sinusoid is as good as any.)
+    """
+    c = plain_heads(config)
+    if c.pe == "learned_from_sinusoid":
+        c = c.replace(pe="learned", pe_start=0)
+    like = Config.gpt2(**{name: getattr(c, name) for name in (*GPT2_FIELDS.values(), "d_ff", "activation")})
+    expects_same(c, like.replace(scale=1.0) if c.scale == 1 else like, "GPT-2")
+    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}  # the first name of each
+    return {name: getattr(c, ours) for name, ours in GPT2_FIELDS.items()} | {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_inner": c.d_ff,
+        "activation_function": theirs[c.activation],
+        "scale_attn_weights": c.scale is None,
+        "embd_pdrop": c.dropout,
+        "attn_pdrop": 0.0,
+    }
+
+
+# Tensors
+
+
+def gpt2_pairs(config: Config) -> list[Pair]:
+    """The names of a GPT-2 with these settings."""
+    named = pairs(GPT2_NAMES, config.n_layers)
+    return named[:-1] if config.tied else named  # the last line is the unembedding
+
+
+def gpt2_name(name: str) -> str:
+    """A tensor's name as `transformers` writes it today."""
+    return name if name.startswith("lm_head") else PREFIX + name
+
+
+def gpt2_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the file under their short names, without the tables of masks that old files keep among them. ValueError for
+    a tensor under both of its names.
+    """
+    read = {name: w for name, w in read_tensors(folder).items() if not MASKS.search(name)}
+    tensors = {name.removeprefix(PREFIX): w for name, w in read.items()}
+    twice = [name for name in tensors if {name, PREFIX + name} <= read.keys()]
+    expects(not twice, WEIGHTS, f"{twice[:1]} with and without {PREFIX}", "each tensor once")
+    return tensors
+
+
+# The folder
+
+
+def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = None) -> tuple[TransformerLM, Tokenizer | None]:
+    """(model, tokenizer) from Hugging Face's files of a GPT-2: those in a folder, or those of that name on the hub.
+    (T-gpt2-weights)
+
+    The model has the dtype of the file and is in evaluation mode; the tokenizer is None when the folder has no vocab.json.
+    FileNotFoundError for a folder or file that is missing, ValueError for files that do not fit or are broken, ConnectionError
+    without a network, ImportError without the library huggingface_hub.
+    """
+    folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
+    config, tensors = described(folder, gpt2_config), gpt2_tensors(folder)
+    if config.tied:
+        drop_copies(tensors, {"lm_head.weight": "wte.weight"})
+    model = meta_model(TransformerLM, config, tensors)
+    fill(model, gpt2_pairs(config), tensors, f"{folder / WEIGHTS}")
+    if not os.path.lexists(folder / "vocab.json"):
+        return model.eval(), None
+    tokenizer, V = load_tokenizer(folder), config.vocab_size
+    expects(len(tokenizer) == V, "vocab.json", f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
+    return model.eval(), tokenizer
+
+
+def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
+    """Write a new folder that `transformers` loads as a GPT-2, with the tokenizer's two files when there is one.
+    (T-gpt2-lossless)
+
+    FileExistsError when the folder exists; ValueError when the model or the tokenizer is of a kind that GPT-2's files cannot
+    express, or when they do not fit together.
+    """
+    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    c = model.config
+    fields = gpt2_fields(c) | dict.fromkeys(ENDS)
+    if tokenizer is not None:
+        expects_kind("tokenizer", tokenizer, Tokenizer, "a Tokenizer or None")
+        expects(len(tokenizer) == c.vocab_size, "tokenizer", f"{len(tokenizer)} tokens", f"vocab_size = {c.vocab_size}")
+        fields |= dict.fromkeys(ENDS, tokenizer.start)
+    named = [pair._replace(theirs=gpt2_name(pair.theirs)) for pair in gpt2_pairs(c)]
+    with new_folder(folder) as part:
+        write_model(part, fields, tensors_of(model, named))
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, part)

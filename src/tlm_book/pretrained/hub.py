@@ -1,0 +1,83 @@
+"""Where a model's folder comes from: a path is a folder on this machine, any other name is looked up on the hub."""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tlm_book.checks import expects
+from tlm_book.pretrained.files import CONFIG, NO_PICKLE, WEIGHTS, library
+
+__all__ = ["check_fingerprint", "converted", "download", "fetch", "model_folder"]
+
+FINGERPRINT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def check_fingerprint(file: Path) -> None:
+    """ValueError when a file in the hub's cache has not the fingerprint by which it is named there; other files are passed over."""
+    name = Path(os.readlink(file)).name if file.is_symlink() else ""
+    if not FINGERPRINT.fullmatch(name):
+        return
+    small = len(name) == 40  # git's own: SHA-1 with a head
+    digest = hashlib.sha1() if small else hashlib.sha256()
+    if small:
+        digest.update(b"blob %d\0" % file.stat().st_size)
+    with file.open("rb") as content:
+        while part := content.read(1 << 20):
+            digest.update(part)
+    got = f"a file with fingerprint {digest.hexdigest()[:12]}…"
+    expects(digest.hexdigest() == name, f"{file}", got, f"{name[:12]}…; delete it and fetch it again")
+
+
+def converted(hub: Any, name: str) -> str | None:
+    """The revision in which the hub's own converter offers safetensors, if any."""
+    for offer in hub.HfApi().get_repo_discussions(name):
+        by_hub = offer.is_pull_request and offer.author == "SFconvertbot"
+        if by_hub and "safetensors" in offer.title and offer.status != "closed":
+            return offer.git_reference
+    return None
+
+
+def download(hub: Any, name: str, files: Sequence[str], revision: str | None) -> Path:
+    """The folder in the hub's cache with those of the files that the hub has. Where the makers' own revision lacks safetensors and
+    no other was asked for, it is the converter's.
+    """
+    place = Path(hub.snapshot_download(name, revision=revision, allow_patterns=files))
+    if revision is None and not (place / WEIGHTS).exists() and (offered := converted(hub, name)):
+        return Path(hub.snapshot_download(name, revision=offered, allow_patterns=files))
+    return place
+
+
+def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
+    """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is there as a
+    pickle only, ConnectionError when it cannot be fetched.
+    """
+    hub = library("huggingface_hub")
+    try:
+        place = download(hub, name, [WEIGHTS, *files], revision)
+    except Exception as error:  # the libraries below have many kinds of them
+        got = f"{name!r} and no such files from the hub ({str(error).splitlines()[:1]})"
+        wants = "a network and a model's name on the hub, or a folder with its files"
+        raise ConnectionError(f"name_or_folder: got {got}, want {wants}") from error
+    expects((place / WEIGHTS).exists(), "name_or_folder", f"{name!r} without {WEIGHTS}", NO_PICKLE)
+    for file in place.iterdir():
+        check_fingerprint(file)
+    return place
+
+
+def model_folder(name_or_folder: str | os.PathLike[str], files: Sequence[str], revision: str | None) -> Path:
+    """The folder itself, or what `fetch` makes of a name on the hub. FileNotFoundError for what is neither, TypeError for what is
+    no text.
+    """
+    right = isinstance(name_or_folder, str | os.PathLike)
+    expects(right, "name_or_folder", repr(name_or_folder), "a text or a path", TypeError)
+    expects(revision is None or isinstance(revision, str), "revision", repr(revision), "a text or None", TypeError)
+    name = os.fspath(name_or_folder)
+    if os.path.isdir(name):
+        return Path(name)
+    wants = "a folder, or a name on the hub such as 'openai-community/gpt2'"
+    expects(HUB_NAME.fullmatch(name), "name_or_folder", f"{name!r}", wants, FileNotFoundError)
+    return fetch(name, (CONFIG, *files), revision)

@@ -1,0 +1,138 @@
+"""Marian's texts: pieces of words to numbers and back, and sentences into sentences."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from tlm_book.checks import expects, expects_positive
+from tlm_book.encoder_decoder import EncoderDecoder
+from tlm_book.pretrained.files import CONFIG, library, read_json
+
+__all__ = ["FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
+
+FILES = ("vocab.json", "source.spm", "target.spm")
+
+
+class MarianTokenizer(NamedTuple):
+    """Pieces of words to numbers and back. `source` and `target` are sentencepiece's processors, `start` is read before the
+    first word, `stop` ends a sentence.
+    """
+
+    source: Any
+    target: Any
+    vocab: dict[str, int]
+    start: int
+    stop: int
+    padding: int
+
+    def encode(self, sentence: str) -> list[int]:
+        """The tokens of a source sentence, with `stop` at the end; TypeError for what is no text. A model for several target
+        languages wants the language in front, as in ">>fra<< hello".
+        """
+        expects(isinstance(sentence, str), "sentence", repr(sentence), "a str", TypeError)
+        language = re.match(r">>.+?<<", sentence)
+        codes = [language[0]] if language else []
+        rest = sentence.removeprefix("".join(codes))
+        pieces = [*codes, *self.source.encode(rest, out_type=str)]
+        unknown = self.vocab["<unk>"]
+        return [self.vocab.get(piece, unknown) for piece in pieces] + [self.stop]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of target tokens, up to the first `stop`; IndexError for a token that the vocabulary does not hold."""
+        tokens = list(tokens)
+        if self.stop in tokens:
+            tokens = tokens[: tokens.index(self.stop)]
+        pieces = {number: piece for piece, number in self.vocab.items()}
+        odd = [t for t in tokens if t not in pieces]
+        expects(not odd, "tokens", odd[:1], "tokens of the vocabulary", IndexError)
+        return "".join(pieces[t] for t in tokens).replace("▁", " ").strip()
+
+
+# Reading it
+
+
+def outside(numbers: Sequence[object], V: int) -> list[object]:
+    """Those of the numbers that are not whole, or not among 0, …, V − 1."""
+    return [k for k in numbers if type(k) is not int or not 0 <= k < V]
+
+
+def checked_vocab(vocab: object, V: int, place: str) -> dict[str, int]:
+    """The vocabulary itself. ValueError that names the place unless it is a table of different numbers below V, one of them for
+    "<unk>".
+    """
+    if not isinstance(vocab, dict) or "<unk>" not in vocab:
+        raise ValueError(f"{place}: got no number for <unk>, want Marian's vocabulary")
+    numbers = list(vocab.values())
+    odd, twice = outside(numbers, V), len(numbers) - len(set(numbers))
+    expects(not odd, place, odd[:1], f"whole numbers, at least 0 and less than {V}")
+    expects(not twice, place, f"{twice} numbers twice", "a number for each piece")
+    return vocab
+
+
+def read_processor(folder: Path, name: str) -> Any:
+    """The sentencepiece model of one language. FileNotFoundError when it is missing, ValueError when it is broken."""
+    sentencepiece, file = library("sentencepiece"), folder / name
+    expects(file.is_file(), "folder", f"{str(folder)!r} without {name}", "it beside vocab.json", FileNotFoundError)
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=file.read_bytes())
+    except RuntimeError as error:
+        raise ValueError(f"{file}: got no sentencepiece model, want the one of the makers") from error
+
+
+def load_marian_tokenizer(folder: Path, fields: Mapping[str, Any]) -> MarianTokenizer:
+    """The tokenizer in a folder with source.spm, target.spm and vocab.json. FileNotFoundError when one is missing, ValueError
+    when they do not fit the model.
+    """
+    source, target = (read_processor(folder, name) for name in ("source.spm", "target.spm"))
+    file, V = folder / "vocab.json", fields["vocab_size"]
+    vocab = checked_vocab(read_json(file, "a vocabulary"), V, f"{file}")
+    padding, stop = fields.get("pad_token_id", V - 1), fields.get("eos_token_id", 0)
+    start = fields.get("decoder_start_token_id", padding)
+    odd = outside((padding, stop, start), V)
+    expects(not odd, f"{folder / CONFIG}", odd[:1], f"tokens from 0 to {V - 1} for padding, end and start")
+    return MarianTokenizer(source, target, vocab, start, stop, padding)
+
+
+# Translating
+
+
+def padded(
+    rows: Sequence[Sequence[int]], padding: int, device: torch.device
+) -> tuple[Int[Tensor, "batch n"], Bool[Tensor, "batch n"]]:
+    """The rows as one tensor, the short ones filled up; and which places hold a token."""
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    tokens = torch.full((len(rows), int(lengths.max())), padding, device=device)
+    for row, filled in zip(rows, tokens):
+        filled[: len(row)] = torch.tensor(row)
+    return tokens, torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+
+
+@torch.no_grad()
+def translate_marian(
+    model: EncoderDecoder, tokenizer: MarianTokenizer, sentences: Sequence[str], max_new: int | None = None
+) -> list[str]:
+    """The translations of some sentences, the likeliest token each time. `max_new` tokens at most; by default as many as the
+    model can read. TypeError for a single text, ValueError for none.
+    """
+    expects(not isinstance(sentences, str), "sentences", "one str", "a list of str", TypeError)
+    rows, t = [tokenizer.encode(sentence) for sentence in sentences], tokenizer
+    expects(rows, "sentences", "none", "at least one")
+    steps = model.config.max_len if max_new is None else max_new
+    expects_positive(max_new=steps)
+    source, visible = padded(rows, t.padding, model.embedding.table.weight.device)
+    state, token = model.begin(source, visible), source.new_full((len(rows),), t.start)
+    written, over = [], torch.zeros_like(visible[:, 0])
+    for _ in range(min(steps, model.config.max_len)):
+        scores, state = model.advance(token, state)
+        scores[:, t.padding] = -torch.inf
+        token = scores.argmax(-1).masked_fill(over, t.stop)
+        written.append(token)
+        over |= token == t.stop
+        if bool(over.all()):
+            break
+    return [t.decode(row) for row in torch.stack(written, 1).tolist()]

@@ -1,0 +1,38 @@
+"""What a file may ask for that the book's models do not do, and what the book's models do that a file cannot say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields as fields_of
+from typing import Any, TypeVar
+
+from tlm_book.checks import expects
+from tlm_book.transformer_lm import Settings
+
+__all__ = ["expects_kind", "expects_only", "expects_same", "plain_heads"]
+
+S = TypeVar("S", bound=Settings)
+
+
+def expects_only(fields: Mapping[str, Any], only: Mapping[str, Sequence[object]]) -> None:
+    """Each of these fields of a config.json has one of the values listed; where it is missing, the first is meant. ValueError
+    otherwise.
+    """
+    for name, choices in only.items():
+        got, wants = fields.get(name, choices[0]), " or ".join(map(repr, choices))
+        expects(got in choices, name, repr(got), f"{wants}: the model has nothing else")
+
+
+def expects_same(config: Settings, like: Settings, kind: str) -> None:
+    """All fields of `config` are those of `like`; ValueError that names the first that is not."""
+    for field in fields_of(config):
+        got, want = getattr(config, field.name), getattr(like, field.name)
+        expects(got == want, f"model.config.{field.name}", repr(got), f"{want!r}, as in every {kind}")
+
+
+def plain_heads(config: S) -> S:
+    """The same settings; a width of the heads that is the usual one is left unsaid."""
+    return config.replace(d_head=None) if config.d_head == config.d_model // config.n_heads else config
+
+
+def expects_kind(argument: str, got: object, kind: type, wants: str) -> None:
+    """TypeError unless `got` is of this kind."""
+    expects(isinstance(got, kind), argument, type(got).__name__, wants, TypeError)
