@@ -215,6 +215,7 @@ TWO_OF_A_KIND = """(known) => {
   return Object.keys(kept).filter((k) => kept[k].every((e) => e.checkVisibility({opacityProperty: true, visibilityProperty: true})));
 }""".replace("KIND", KIND)
 STYLES = """() => JSON.stringify([document.body.className, ...[...document.querySelectorAll("link[rel=stylesheet], style")].map((one) => one.href ?? one.textContent)])"""
+# Colours and the margins of the side columns change gradually.
 SETTLED = """(scheme) => {
   const running = (root) => root.getAnimations().some((one) => one.playState === "running");
   const shadows = [...document.querySelectorAll("*")].map((e) => e.shadowRoot).filter(Boolean);
@@ -249,6 +250,7 @@ def accessibility_faults(page, known=None):
     if page.viewport_size != WIDE:
         page.set_viewport_size(WIDE)
         page.wait_for_function("({width, height}) => innerWidth === width && innerHeight === height", arg=WIDE)
+        page.wait_for_function(SETTLED, arg=page.evaluate("document.documentElement.dataset.theme"))
         page.evaluate(ANSWERED)  # boxes that scroll now can be reached
     page.evaluate(axe_core())
     faults = page.evaluate(AXE, {"rules": {"type": "tag", "values": WCAG}, "skip": COLOURS})
@@ -257,7 +259,7 @@ def accessibility_faults(page, known=None):
     faint = []
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_function(SETTLED, arg=scheme)  # colours change gradually
+        page.wait_for_function(SETTLED, arg=scheme)
         faint += page.evaluate(AXE, {"rules": {"type": "rule", "values": COLOURS}, "skip": []})
     if not faint:
         right.update(kinds)
