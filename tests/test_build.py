@@ -115,6 +115,9 @@ def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
     (small_book.folder / "_toc.yml").write_text(yaml.safe_dump(toc), encoding="utf-8")
     (folder / "data").mkdir()
     (folder / "data" / "statements.csv").write_text("id,kind,verdict,chapter\nW-gone,claim,false,second\n", encoding="utf-8")
+    proofs = small_book.folder / "src" / "tlm_book" / "derivation" / "coq.py"
+    proofs.parent.mkdir(parents=True)
+    proofs.write_text('MACHINE_CHECKED: dict = {"T-rows": ("rows_are_rows",)}\n', encoding="utf-8")
     (folder / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
     (folder / "statements.md").write_text(STATEMENTS, encoding="utf-8")
     status, said = small_book(USES)
@@ -127,6 +130,7 @@ def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
 
     rows = re.findall(r'<tr data-verdict="([^"]+)"><th scope="row"><code>([^<]+)</code>(.*?)</tr>', html["statements"])
     assert [row[:2] for row in rows] == [("false", "W-gone"), ("proved-here", "T-there"), ("proved-here", "T-rows")]
+    assert ["rows_are_rows" in row[2] for row in rows] == [False, False, True]
     assert "not stated" in rows[0][2] and "not checked" in rows[0][2] and 'href="second.html#T-rows"' in rows[2][2]
 
     (folder / "glossary.md").write_text(GLOSSARY.replace("(*line*)", "(*lines*, *line*)").replace("**Row**", "**Column**"), encoding="utf-8")
