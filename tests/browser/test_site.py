@@ -215,11 +215,12 @@ TWO_OF_A_KIND = """(known) => {
   return Object.keys(kept).filter((k) => kept[k].every((e) => e.checkVisibility({opacityProperty: true, visibilityProperty: true})));
 }""".replace("KIND", KIND)
 STYLES = """() => JSON.stringify([document.body.className, ...[...document.querySelectorAll("link[rel=stylesheet], style")].map((one) => one.href ?? one.textContent)])"""
-# Colours and the margins of the side columns change gradually.
+# Colours and the margins of the side columns change gradually: here they jump to where they are going, for a page that nobody sees has few frames a second.
 SETTLED = """(scheme) => {
-  const running = (root) => root.getAnimations().some((one) => one.playState === "running");
   const shadows = [...document.querySelectorAll("*")].map((e) => e.shadowRoot).filter(Boolean);
-  return document.documentElement.dataset.theme === scheme && ![document, ...shadows].some(running);
+  const running = [document, ...shadows].flatMap((root) => root.getAnimations()).filter((one) => one.playState === "running");
+  for (const one of running) if (one.effect.getComputedTiming().endTime !== Infinity) one.finish();
+  return document.documentElement.dataset.theme === scheme && !running.length;
 }"""
 # The page answers 200 ms (tlm.js) and 300 ms (the theme) after the last change of its width. A listener that comes later and waits longer is told last.
 ANSWERED = """() => new Promise((done) => {
@@ -227,6 +228,7 @@ ANSWERED = """() => new Promise((done) => {
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(done, 320); });
   dispatchEvent(new Event("resize"));
 })"""
+POLLING = 20  # milliseconds from look to look
 COLOURS = ["color-contrast", "link-in-text-block"]  # slow rules, and all that another colour scheme can change
 AXE = """({rules, skip}) => axe.run(document, {runOnly: rules, resultTypes: ["violations"], rules: Object.fromEntries(skip.map((id) => [id, {enabled: false}]))})
   .then(({violations}) => violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)))"""
@@ -249,8 +251,8 @@ def accessibility_faults(page, known=None):
     page.evaluate(FEWER)
     if page.viewport_size != WIDE:
         page.set_viewport_size(WIDE)
-        page.wait_for_function("({width, height}) => innerWidth === width && innerHeight === height", arg=WIDE)
-        page.wait_for_function(SETTLED, arg=page.evaluate("document.documentElement.dataset.theme"))
+        page.wait_for_function("({width, height}) => innerWidth === width && innerHeight === height", arg=WIDE, polling=POLLING)
+        page.wait_for_function(SETTLED, arg=page.evaluate("document.documentElement.dataset.theme"), polling=POLLING)
         page.evaluate(ANSWERED)  # boxes that scroll now can be reached
     page.evaluate(axe_core())
     faults = page.evaluate(AXE, {"rules": {"type": "tag", "values": WCAG}, "skip": COLOURS})
@@ -259,7 +261,7 @@ def accessibility_faults(page, known=None):
     faint = []
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_function(SETTLED, arg=scheme)
+        page.wait_for_function(SETTLED, arg=scheme, polling=POLLING)
         faint += page.evaluate(AXE, {"rules": {"type": "rule", "values": COLOURS}, "skip": []})
     if not faint:
         right.update(kinds)
