@@ -50,7 +50,10 @@ class Seen(NamedTuple):
 def observe(chapter: str, machine: str) -> Seen:
     """Run the chapter with the machine's settings and compare each cell with its committed outputs."""
     notebook = read(chapter)
-    committed = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    committed = [cell.outputs for cell in code]
+    for cell in code:
+        cell.execution_count = None
     client = NotebookClient(
         notebook, timeout=1800, kernel_name="python3", coalesce_streams=True, extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(BOOK)}},
@@ -59,8 +62,8 @@ def observe(chapter: str, machine: str) -> Seen:
     try:
         client.execute(env={**os.environ, **ONE_THREAD, **IMITATIONS[machine]})
     except CellExecutionError as error:
-        ran = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.execution_count is not None]
-        failed.append((len(ran) - 1, f"failed: {error.ename}: {error.evalue}"))
+        ran = sum(cell.execution_count is not None for cell in code)
+        failed.append((ran - 1, f"failed: {error.ename}: {error.evalue}"))
     return Seen(chapter, machine, *_compared(notebook, committed, failed))
 
 
