@@ -12,7 +12,7 @@ WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every chapter and every test but the long ones (some minutes)"
-	@echo "make test-all  run the long ones, too, with the runtime checker on in the chapters (a quarter of an hour)"
+	@echo "make test-all  run the long ones, too (a quarter of an hour)"
 	@echo "make proofs    have the proof assistant Coq check the lemmas, the calculus and a certificate of every preset"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
@@ -41,9 +41,9 @@ book: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests $(WORKERS)
 
-# What is long by nature, too, and the chapters once more with every signature of the package enforced.
+# What is long by nature, too.
 test-all: test
-	OMP_NUM_THREADS=1 TLM_BOOK_TYPECHECK=1 $(BIN)/python -m pytest --nbval book tests --long $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests --long $(WORKERS)
 
 # Installs no Coq: a proof is checked where somebody wants it checked.
 proofs: $(READY)
