@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import outcome, skipped_by_reason
+from summary import outcome, skipped_by_reason
 
 CASES = '''
 import pytest
@@ -42,7 +42,8 @@ def run(tmp_path, options):
     """The lines that a small run of tests ends with."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "book" / "_tools").mkdir(parents=True)
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path / "tests")
+    for name in ("conftest.py", "summary.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "tests" / "test_small.py").write_text(CASES)
     command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "tests", *options]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
