@@ -12,7 +12,7 @@ WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
 	@echo "make test      run every chapter and every test but the long ones (some minutes)"
-	@echo "make test-all  run the long ones, too (a quarter of an hour)"
+	@echo "make test-all  run the long ones, too (minutes)"
 	@echo "make proofs    have the proof assistant Coq check the lemmas, the calculus and a certificate of every preset"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"

@@ -24,7 +24,7 @@ LONG = pytest.StashKey[int]()  # how many long tests were left out
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also run what is long by nature")
-    parser.addoption("--long", action="store_true", help="run only what is long by nature, and the notebooks")
+    parser.addoption("--long", action="store_true", help="run only what is long by nature, and notebooks that are named")
     parser.addoption("--colab", action="store_true", help="run the chapters in an environment of their own (tests/test_colab.py)")
     parser.addoption("--thorough", action="store_true", help="kill runs at every moment, not at some (tests/test_resume.py)")
 
