@@ -6,11 +6,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 
 import chapters as book
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 
 def test_corpus_ships_and_is_large_enough():
@@ -26,6 +29,15 @@ def test_requirements_are_exact_pins():
     wanted = [line for line in lines if line and not line.startswith("#") and line != "-e ."]
     assert all(re.fullmatch(r"[\w.\-]+==[\w.]+", line) for line in wanted)
     assert "torch==2.13.0" in wanted
+
+
+def test_every_pin_takes_the_oldest_python_that_we_promise():
+    """Debian 12 has 3.11.2: a pin that wants 3.11.5 leaves its users without a book."""
+    project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    oldest = Version(project["requires-python"].removeprefix(">=") + ".0")
+    pinned = re.findall(r"^([\w.\-]+)==", (book.ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    wants = {canonicalize_name(found.name): SpecifierSet(found.metadata["Requires-Python"] or "") for found in distributions()}
+    assert not {name: str(wants[canonicalize_name(name)]) for name in pinned if oldest not in wants[canonicalize_name(name)]}
 
 
 def test_package_bounds_are_lower_bounds_only():
