@@ -10,8 +10,9 @@ import yaml
 
 ANCHOR = re.compile(r'<a id="([A-Z]-[\w.\-]+)"></a>')
 STATEMENT = re.compile(
-    r"^> \*\*(Definition|Lemma|Claim|Theorem|Proposition|Corollary|Example|Remark|Convention|Algorithm|Counterexample|Question)\*\*"
+    r"^> \*\*(Definition|Lemma|Claim|Theorem|Proposition|Corollary|Example|Remark|Convention|Algorithm|Counterexample|Question|Observation)\*\*"
 )
+HOW = re.compile(r"(proved|exhaustive|sampled|example|measured|reported): \S.{0,88}[^.\s]")
 ASSERTS = re.compile(r"\bassert\b|\braises\b")
 CATALOGUE = {row["id"]: row for row in csv.DictReader((book.BOOK / "data" / "statements.csv").open(encoding="utf-8"))}
 
@@ -87,6 +88,18 @@ def test_check_cells_ran_and_assert(name):
         if cell.cell_type == "code" and "checks" in book.directives(cell.source):
             assert cell.execution_count, f"{name}: a check cell was not executed"
             assert ASSERTS.search(cell.source), f"{name}: a check cell asserts nothing:\n{cell.source}"
+
+
+@pytest.mark.parametrize("name", book.table_of_contents())
+def test_check_cells_say_how_and_are_folded(name):
+    """`#| how: sampled: 300 shapes`: the line of the fold, and the word in the table of statements."""
+    for cell in book.read(name).cells:
+        marks = book.directives(cell.source) if cell.cell_type == "code" else {}
+        assert ("how" in marks) == ("checks" in marks), f"{name}: a check cell says how it checks, no other cell does:\n{cell.source[:200]}"
+        if "how" in marks:
+            assert HOW.fullmatch(marks["how"]), f"{name}: {marks['how']!r}: wanted a word of the list, a colon, at most 90 signs, no full stop"
+            tags = cell.metadata.get("tags", [])
+            assert "hide-cell" in tags or "hide-input" in tags, f"{name}: a check cell is not folded:\n{cell.source[:200]}"
 
 
 def test_the_list_names_the_chapter_where_a_statement_stands():

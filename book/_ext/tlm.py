@@ -9,7 +9,7 @@ In a chapter (plain Markdown, so that it also reads well where this extension do
 On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HTML id. A code cell that begins
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `tlm_statements` and `tlm_cells`;
-`tlm_html` writes it out. `tlm_math` writes the mathematics, `tlm_links` previews
+`tlm_html` writes it out. `tlm_tabs` puts specification and implementation side by side. `tlm_math` writes the mathematics, `tlm_links` previews
 statements where they are linked, `tlm_glossary` links terms, `tlm_catalogue` lists all statements, `tlm_api` all
 names of the package, `tlm_light` keeps the pages light.
 """
@@ -26,9 +26,10 @@ import tlm_links
 import tlm_math
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
-from tlm_cells import CodeCells
+from tlm_cells import CaptionsInFolds, CodeCells
 from tlm_html import add_nodes, warn, where
 from tlm_statements import Statements
+from tlm_tabs import Tabs
 
 
 class KeepPunctuation(SphinxTransform):
@@ -77,6 +78,8 @@ def setup(app):
     add_nodes(app)
     app.add_transform(Statements)
     app.add_transform(CodeCells)
+    app.add_transform(Tabs)
+    app.add_post_transform(CaptionsInFolds)
     app.add_transform(KeepPunctuation)
     app.connect("env-check-consistency", check_whole_book)
     tlm_math.setup(app)

@@ -1,26 +1,32 @@
 """The page of all statements: in `statements.md`, `<div data-statements="W"></div>` becomes the table of one source.
 
 Each row: the statement's name in its source, the verdict of data/statements.csv, where it is stated, where it is checked.
-The letter is that of the source; T stands for statements of our own; "summary" counts the verdicts.
+The letter is that of the source; T stands for statements of our own; "summary" counts the verdicts, "reach" the ways of checking.
 """
 
-import ast
 import csv
 import re
+from collections import Counter
 from html import escape
 from pathlib import Path, PurePosixPath
 
 from docutils import nodes
-from tlm_html import label, where
+from tlm_html import label, machine_checked, machine_link, where
 
 PLACE = re.compile(r'<div data-statements="(\w+)">')
 SOURCES = {"W": "Wojcik", "L": "Lelarge", "B": "Becker-Kahn", "A": "Agarwal", "M": "Lei Mao"}
 VERDICTS = {  # in the csv: what a reader sees
     "true": "true", "true-with-conditions": "conditional", "false": "false", "ill-typed": "ill-typed", "convention": "convention", "opinion": "opinion",
 }  # fmt: skip
-ERRATA, DERIVATIONS = "errata", "derivations"
-MACHINE = "the-theorem-checked-by-a-machine"
-PROOFS = "src/tlm_book/derivation/coq.py"  # names the statements that a proof assistant has checked
+ERRATA = "errata"
+REACH = {
+    "proved": "The computation settles the statement: symbolically, with exact numbers, or by showing the example that is claimed to exist.",
+    "exhaustive": "Every case within the bounds that the cell names was tried.",
+    "sampled": "Random or chosen cases were tried. A wrong statement would very likely have failed; nothing is proved.",
+    "example": "A definition is carried out on numbers that a reader can follow.",
+    "measured": "An observation on one machine: a time, a trained model.",
+    "reported": "What a source says, with the place where it says so.",
+}
 
 
 def is_catalogue(docname):
@@ -30,13 +36,6 @@ def is_catalogue(docname):
 def verdicts(env):
     path = Path(env.srcdir, "book", "data", "statements.csv")
     return {row["id"]: row["verdict"] for row in csv.DictReader(path.open(encoding="utf-8"))}
-
-
-def machine_checked(env):
-    """{statement: lemmas that prove it}, read from the package without importing it."""
-    tree = ast.parse(Path(env.srcdir, PROOFS).read_text(encoding="utf-8"))
-    (table,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.target.id == "MACHINE_CHECKED")
-    return ast.literal_eval(table)
 
 
 def chapters(env):
@@ -51,7 +50,6 @@ def table_of(app, page, names):
     uri = {name: app.builder.get_relative_uri(page, name) for name in chapters(env)}
     errata = next((name for name in uri if PurePosixPath(name).name == ERRATA), None)
     proved = machine_checked(env)
-    explained = next((f"{link}#{MACHINE}" for name, link in uri.items() if PurePosixPath(name).name == DERIVATIONS), "")
     rows = []
     for name in names:
         home, _ = where(env, name)
@@ -60,10 +58,9 @@ def table_of(app, page, names):
         links = [f"{uri[chapter]}#{anchor}" for chapter, anchor in checks if chapter != errata]
         verdict = VERDICTS.get(all_verdicts.get(name), "proved here")
         shown = f'<a class="reference internal" href="{mended[0]}">{verdict}</a>' if mended else verdict
-        checked = " ".join(f'<a class="reference internal" href="{link}">{"✓&nbsp;check" if k == 1 else k}</a>' for k, link in enumerate(links, start=1))
+        checked = " ".join(f'<a class="reference internal" href="{link}">{word}</a>' for link, word in zip(links, words_of(env, checks, errata)))
         if name in proved:
-            lemmas = escape(", ".join(proved[name]))
-            checked += f' <a class="reference internal" href="{explained}" title="{lemmas}">machine-checked</a>'
+            checked += " " + machine_link(app.builder, page, proved[name])
         stated, title = "not stated", ""
         if home:
             title = escape(env.titles[home].astext())
@@ -74,6 +71,25 @@ def table_of(app, page, names):
         )
     head = "".join(f'<th scope="col">{title}</th>' for title in ("Name", "Verdict", "Stated in", "Checked by"))
     return f'<table class="table catalogue"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def words_of(env, checks, errata):
+    """How each check reaches its statement, in one word; a word that is said already becomes a number."""
+    words = []
+    for k, (chapter, anchor) in enumerate([(chapter, anchor) for chapter, anchor in checks if chapter != errata], start=1):
+        how = env.metadata[chapter]["tlm"]["how"].get(anchor, "check")
+        words.append(str(k) if f"✓&nbsp;{how}" in words else f"✓&nbsp;{how}")
+    return words
+
+
+def reach(app):
+    """How many check cells settle a statement, how many put it to the test, how many only observe."""
+    counted = Counter(how for page in chapters(app.env) for how in app.env.metadata[page]["tlm"]["how"].values())
+    lines = "".join(
+        f'<tr><th scope="row">{how}</th><td class="text-right">{counted[how]}</td><td>{words}</td></tr>' for how, words in REACH.items()
+    )
+    head = '<th scope="col">word</th><th scope="col">check cells</th><th scope="col">what it says</th>'
+    return f'<div class="pst-scrollable-table-container"><table class="table"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def summary(app):
@@ -100,8 +116,8 @@ def fill_places(app, doctree, docname):
         if not found:
             continue
         letter = found[1]
-        if letter == "summary":
-            html = summary(app)
+        if letter in ("summary", "reach"):
+            html = summary(app) if letter == "summary" else reach(app)
         elif letter == "T":
             html = table_of(app, docname, [name for page in chapters(app.env) for name in app.env.metadata[page]["tlm"]["statements"] if name.startswith("T-")])
         else:

@@ -1,10 +1,28 @@
-"""The leading `#|` lines of code cells become a caption; folded cells say what they hide; printed sentences may be wrapped."""
+"""The leading `#|` lines of code cells become a caption or the line of a fold; printed sentences may be wrapped.
+
+    #| checks: W-rowwise-def
+    #| how: sampled: 300 shapes, float64
+
+A check cell is folded (tag `hide-cell`, or `hide-input` where its output is worth seeing), and the fold's line reads "✓ checked on samples: 300 shapes, float64 · show".
+The words of HOWS say how far a check reaches: only the first two settle a statement.
+"""
 
 import re
 
 from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.transforms import SphinxTransform
-from tlm_html import cell_caption
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from tlm_html import cell_caption, warn
+
+HOWS = {  # the word in the cell: what a reader sees
+    "proved": "✓ proved",
+    "exhaustive": "✓ checked in every case",
+    "sampled": "✓ checked on samples",
+    "example": "✓ checked by example",
+    "measured": "✓ measured",
+    "reported": "✓ reported",
+}
 
 COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
 TREE_OR_MATRIX = re.compile(r"[─-╿]|^ *\[\[?[^\n]*\n *\[", re.MULTILINE)
@@ -25,13 +43,52 @@ class CodeCells(SphinxTransform):
             block = next(iter(cell.findall(nodes.literal_block)), None)
             if block is None or not block.astext().startswith("#|"):
                 continue
-            exports, checks = strip_directives(block)
+            marks = strip_directives(block)
+            exports, checks = (marks.get(mark, "").replace(",", " ").split() for mark in ("export", "checks"))
             if not exports and not checks:
                 continue
             anchor = f"check-{1 + len({a for cells in known['checks'].values() for a in cells})}" if checks else ""
             for name in checks:
                 known["checks"].setdefault(name, []).append(anchor)
-            cell.parent.insert(cell.parent.index(cell), cell_caption(exports=exports, checks=checks, anchor=anchor))
+            if "how" in marks:
+                known["how"][anchor] = tell_how(cell, marks["how"])
+            elif exports:
+                name_exports(cell, exports, block)
+            caption = cell_caption(exports=exports, checks=checks, anchor=anchor)
+            if cell.get("hide_mode") == "all":
+                cell.append(caption)
+            else:
+                cell.parent.insert(cell.parent.index(cell), caption)
+
+
+class CaptionsInFolds(SphinxPostTransform):
+    """What a folded cell exports and checks stands inside the fold, above the code."""
+
+    default_priority = 202  # after myst_nb has made the folds
+    formats = ("html",)
+
+    def run(self, **_):
+        for fold in self.document.findall(HideCodeCellNode):
+            for caption in [child for child in fold.children if isinstance(child, cell_caption)]:
+                fold.remove(caption)
+                fold.insert(0, caption)
+
+
+def name_exports(cell, exports, block):
+    """What the fold of an exported cell holds: its module and how long it is."""
+    lines = sum(bool(line.strip()) for line in block.astext().splitlines())
+    for prompt, verb in (("prompt_show", "show"), ("prompt_hide", "hide")):
+        cell[prompt] = f"{lines} lines of tlm_book.{exports[0]} · {verb}"
+
+
+def tell_how(cell, how):
+    """Write the line of a check's fold; return the word that says how far the check reaches."""
+    kind, _, words = (part.strip() for part in how.partition(":"))
+    if kind not in HOWS or not words:
+        warn(f"a cell says how it checks with {how!r}; wanted one of {', '.join(HOWS)}, a colon and some words", cell)
+    for prompt, verb in (("prompt_show", "show"), ("prompt_hide", "hide")):
+        cell[prompt] = f"{HOWS.get(kind, kind)}: {words} · {verb}"
+    return kind
 
 
 def is_code_cell(node):
@@ -60,13 +117,13 @@ def name_hidden_part(cell):
 
 
 def strip_directives(block):
-    """Remove the leading `#|` lines from a cell's source; return the exported modules and the checked ids."""
+    """Remove the leading `#|` lines from a cell's source; return {mark: the rest of its line}."""
     lines = block.astext().splitlines()
-    exports, checks = [], []
+    marks = {}
     while lines and lines[0].startswith("#|"):
         name, _, rest = lines.pop(0)[2:].strip().replace(":", " ", 1).partition(" ")
-        {"export": exports, "checks": checks}.get(name, []).extend(rest.replace(",", " ").split())
+        marks[name] = rest.strip()
     block.rawsource = "\n".join(lines).lstrip("\n")
     block.children = []
     block += nodes.Text(block.rawsource)
-    return exports, checks
+    return marks

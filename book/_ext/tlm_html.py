@@ -1,12 +1,17 @@
 """The HTML of statement boxes and of the captions above code cells."""
 
+import ast
 import re
+from functools import cache
 from html import escape
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
 
 log = logging.getLogger(__name__)
+PROOFS = "src/tlm_book/derivation/coq.py"  # names the statements that a proof assistant has checked
+EXPLAINED = "book/derivations", "the-theorem-checked-by-a-machine"
 
 
 def warn(text, place):
@@ -41,6 +46,26 @@ def label(env, name, with_title=False):
     chapter = env.toc_secnumbers.get(docname, {}).get("") or ()
     number = ".".join(map(str, (*chapter, index)))
     return f"{kind} {number}" + (f" ({title})" if with_title and title else "")
+
+
+def machine_checked(env):
+    """{statement: lemmas that prove it}."""
+    return table_of_proofs(Path(env.srcdir, PROOFS))
+
+
+@cache
+def table_of_proofs(path):
+    """The table MACHINE_CHECKED, read from the package without importing it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    (table,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.target.id == "MACHINE_CHECKED")
+    return ast.literal_eval(table)
+
+
+def machine_link(builder, page, lemmas):
+    """The label of a statement whose proof a proof assistant has checked, linked from `page` to the chapter that says what that means."""
+    docname, section = EXPLAINED
+    href = f"{'' if docname == page else builder.get_relative_uri(page, docname)}#{section}"
+    return f'<a class="reference internal statement-machine" href="{href}" title="{escape(", ".join(lemmas))}">machine-checked</a>'
 
 
 def link_to(writer, name):
@@ -100,6 +125,9 @@ def depart_head(writer, node):
     for i, anchor in enumerate(anchors, start=1):
         text = "✓&nbsp;check" if i == 1 else str(i)
         out.append(f' <a class="statement-check" href="#{anchor}" title="The cell that checks this statement">{text}</a>')
+    lemmas = [lemma for name in ids for lemma in machine_checked(writer.builder.env).get(name, [])]
+    if lemmas:
+        out.append(" " + machine_link(writer.builder, writer.builder.current_docname, dict.fromkeys(lemmas)))
     out.append("</p></div>\n")
     writer.body.append("".join(out))
 

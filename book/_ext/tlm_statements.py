@@ -8,7 +8,7 @@ from tlm_html import statement, statement_head, warn
 
 KINDS = (
     "Definition", "Lemma", "Claim", "Theorem", "Proposition", "Corollary", "Example",
-    "Remark", "Convention", "Algorithm", "Counterexample", "Question",
+    "Remark", "Convention", "Algorithm", "Counterexample", "Question", "Observation",
 )  # fmt: skip
 ANCHOR = re.compile(r"""<a\s+(?:id|name)=["']([^"']+)["']\s*/?>""")
 
@@ -21,7 +21,7 @@ class Statements(SphinxTransform):
     def apply(self):
         env = self.document.settings.env
         self.docname = env.docname
-        self.known = env.metadata[self.docname].setdefault("tlm", {"statements": {}, "checks": {}})
+        self.known = env.metadata[self.docname].setdefault("tlm", {"statements": {}, "checks": {}, "how": {}})
         for quote in list(self.document.findall(nodes.block_quote)):
             self.make_box(quote)
         self.make_anchors_linkable(env)

@@ -90,17 +90,22 @@ function followContents() {
   else document.body.removeAttribute("data-bs-spy");
 }
 
-// Paper is light, whatever the screen is.
+// Paper is light, whatever the screen is, and nobody can unfold it.
 function printLight() {
   const page = document.documentElement;
   let before = null;
+  let folded = [];
   window.addEventListener("beforeprint", () => {
     before ??= page.dataset.theme;
     page.dataset.theme = "light";
+    folded = [...folded, ...document.querySelectorAll(".bd-article details:not([open])")];
+    for (const fold of folded) fold.open = true;
   });
   window.addEventListener("afterprint", () => {
     page.dataset.theme = before ?? page.dataset.theme;
     before = null;
+    for (const fold of folded) fold.open = false;
+    folded = [];
   });
 }
 

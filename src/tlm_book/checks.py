@@ -4,10 +4,16 @@ Written by hand. Works on numpy arrays and torch tensors alike and imports neith
 so that the specification may use it too.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["expects", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "expects", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def expects(condition: object, argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> None:
@@ -66,3 +72,70 @@ def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
 def expects_length(argument: str, n: int, max_len: int) -> None:
     """A sequence has 1 ≤ n ≤ max_len rows; ValueError otherwise."""
     expects(1 <= n <= max_len, argument, f"{n} rows", f"from 1 to max_len = {max_len} rows")
+
+
+def shaped(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, its arrays checked against its annotations before its body runs.
+
+    An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number of axes. `Int` wants integers,
+    `Float` and `Real` real numbers; `| None` lets None through. The message gives the lengths that are known by then.
+
+    TypeError for what is no array and for another kind of number, ValueError for another shape.
+
+    >>> import numpy as np
+    >>> from jaxtyping import Float
+    >>> @shaped
+    ... def product(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "n m"]:
+    ...     return A @ B
+    >>> product(np.zeros((3, 4)), np.zeros((5, 2)))
+    Traceback (most recent call last):
+    ...
+    ValueError: B: got shape (5, 2), want (4, m)
+    """
+    signature = inspect.signature(function)
+    wanted = {name: found for name, parameter in signature.parameters.items() if (found := _array_type(parameter.annotation))}
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python's own message names the function
+        sizes: dict[str, int] = {}
+        for name, annotation in wanted.items():
+            if given.get(name) is not None or not _may_be_none(signature.parameters[name]):
+                _expects_fit(name, given[name], annotation, sizes)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _array_type(annotation: Any) -> Any:
+    """The jaxtyping type in `Float[...]` or `Float[...] | None`; None when there is none."""
+    return next((kind for kind in (annotation, *typing.get_args(annotation)) if hasattr(kind, "dim_str")), None)
+
+
+def _may_be_none(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not parameter.empty or type(None) in typing.get_args(parameter.annotation)
+
+
+def _expects_fit(argument: str, array: Any, wants: Any, sizes: dict[str, int]) -> None:
+    """`array` has the axes and the kind of number of the jaxtyping type `wants`; the lengths of named axes are kept in `sizes`."""
+    axes = wants.dim_str.split()
+    wish = "(" + ", ".join(str(sizes.get(axis, "any" if axis == "_" else axis)) for axis in axes) + ")"
+    expects(hasattr(array, "shape"), argument, type(array).__name__, f"an array of shape {wish}", TypeError)
+    whole = "int" in str(array.dtype)
+    expects(whole or not wants.__name__.startswith("Int"), argument, f"dtype {array.dtype}", "integers", TypeError)
+    real = whole or any(kind in str(array.dtype) for kind in ("float", "bool"))
+    expects(real or wants.__name__.startswith("Shaped"), argument, f"dtype {array.dtype}", "real numbers", TypeError)
+    shape = tuple(array.shape)
+    if "..." in axes:
+        free, fixed = axes.index("..."), len(axes) - 1
+        fits = len(shape) >= fixed
+        pairs = [*zip(axes[:free], shape), *zip(axes[free + 1 :], shape[len(shape) - fixed + free :])]
+    else:
+        fits, pairs = len(shape) == len(axes), list(zip(axes, shape))
+    for axis, size in pairs:
+        if axis != "_":
+            fits = fits and (int(axis) if axis.isdigit() else sizes.setdefault(axis, size)) == size
+    expects(fits, argument, f"shape {shape}", wish)

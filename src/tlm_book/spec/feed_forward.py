@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
 from tlm_book.checks import expects_one_of, expects_shape
 
+Entries: TypeAlias = Float[np.ndarray, "..."] | float  # an array, or one number
+
 __all__ = [
+    "Entries",
     "relu",
     "gelu",
     "gelu_tanh",
@@ -22,7 +25,7 @@ __all__ = [
 # --- The bend
 
 
-def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def relu(x: Entries) -> Entries:
     """max(x, 0), entry by entry. (T-relu)
 
     >>> relu(np.array([-2.0, 0.0, 3.0]))
@@ -31,17 +34,17 @@ def relu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return np.maximum(x, 0)
 
 
-def gelu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def gelu(x: Entries) -> Entries:
     """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)"""
     return x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2
 
 
-def gelu_tanh(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def gelu_tanh(x: Entries) -> Entries:
     """GPT-2's approximation of GELU: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2."""
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
-def silu(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def silu(x: Entries) -> Entries:
     """x / (1 + exp(−x)), entry by entry; also called swish. (T-silu)"""
     return x / (1 + np.exp(-x))
 

@@ -130,7 +130,7 @@ def mlp(
     X: Float[np.ndarray, "*n d"],
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],
-    activation: Callable[[np.ndarray], np.ndarray] = relu,
+    activation: Callable[[Any], Any] = relu,
 ) -> Float[np.ndarray, "*n d_out"]:
     """z⁽ᴸ⁾ with z⁽ˡ⁾ = a⁽ˡ⁻¹⁾ W⁽ˡ⁾ + b⁽ˡ⁾, a⁽⁰⁾ = x, a⁽ˡ⁾ = σ(z⁽ˡ⁾): affine maps with
     bends between them. (B-mlp-preact, B-mlp-act, B-mlp-function)
@@ -182,7 +182,7 @@ def layered_network(
 def without_biases(
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],
-    activation: Callable[[np.ndarray], np.ndarray] = relu,
+    activation: Callable[[Any], Any] = relu,
     w0: float = 1.0,
 ) -> list[Float[np.ndarray, "_ _"]]:
     """Matrices W̃ of a network without biases with m̃(x, 1) = m(x). (B-bias-trick)
