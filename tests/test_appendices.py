@@ -68,8 +68,8 @@ def test_the_glossary_names_objects():
 
 def test_the_words_of_the_glossary_are_used():
     """Nearly all: an entry that no chapter uses is a word too many."""
-    sys.path.insert(0, str(book.BOOK / "_ext"))
-    from tlm_glossary import pattern_of
+    sys.path.insert(0, str(book.ROOT / "site"))
+    from tlm.glossary import pattern_of
 
     text = "\n".join(markdown(name) for name in book.chapters())
     unused = []

@@ -40,8 +40,8 @@ def small_book(tmp_path):
     """A function that builds the book and returns its exit status and what it said."""
     shutil.copy(book.ROOT / "_config.yml", tmp_path)
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/first\nchapters:\n- file: book/second\n", encoding="utf-8")
-    for name in ("_ext", "assets"):
-        shutil.copytree(book.BOOK / name, tmp_path / "book" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("site", "book/assets"):
+        shutil.copytree(book.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     nbformat.write(notebook('# First page\n\n<a id="T-there"></a>\n\n> **Claim** (there). It is there.'), tmp_path / "book" / "first.ipynb")
 
     def write(text):

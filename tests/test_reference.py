@@ -10,8 +10,8 @@ import chapters as book
 import export
 import pytest
 
-sys.path.insert(0, str(book.BOOK / "_ext"))
-import tlm_api as reference
+sys.path.insert(0, str(book.ROOT / "site"))
+import tlm.api as reference
 
 MODULES = reference.modules(book.SOURCE, book.chapters())
 ENTRIES = {entry.anchor: entry for module in MODULES for entry in reference.entries(book.SOURCE, module)}

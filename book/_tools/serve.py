@@ -6,7 +6,7 @@ from pathlib import Path
 from chapters import ROOT
 from livereload import Server, shell
 
-SOURCES = ("_config.yml", "_toc.yml", "book/*.ipynb", "book/*.md", "book/assets/**", "book/_ext/**")
+SOURCES = ("_config.yml", "_toc.yml", "book/*.ipynb", "book/*.md", "book/assets/**", "site/**")
 BUILD = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "-W", "-n", "--keep-going"]
 
 

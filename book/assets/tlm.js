@@ -36,7 +36,7 @@ function markRegions() {
   if (top) document.querySelector("#main-content")?.append(top);
 }
 
-// Mathematics: KaTeX sets the TeX that stands in the page (see tlm_math.py for the sign of the mask).
+// Mathematics: KaTeX sets the TeX that stands in the page (see site/tlm/math.py for the sign of the mask).
 function setMathematics(root = document) {
   for (const box of root.querySelectorAll(".math:not(.is-set)")) {
     const options = { displayMode: box.tagName === "DIV", throwOnError: false, errorColor: "currentColor" };

@@ -4,7 +4,8 @@ import re
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
-from tlm_html import statement, statement_head, warn
+
+from tlm.html import statement, statement_head, warn
 
 KINDS = (
     "Definition", "Lemma", "Claim", "Theorem", "Proposition", "Corollary", "Example",

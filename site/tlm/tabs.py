@@ -6,7 +6,8 @@ Nothing may stand between the two cells. The reader's choice is kept for every b
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx_design.shared import create_component
-from tlm_html import cell_caption
+
+from tlm.html import cell_caption
 
 GROUP = "tlm-form"
 

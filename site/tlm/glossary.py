@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from tlm_html import cell_caption, preview, statement
-from tlm_links import ancestors
-from tlm_statements import ANCHOR
+
+from tlm.html import cell_caption, preview, statement
+from tlm.links import ancestors
+from tlm.statements import ANCHOR
 
 GLOSSARY = "glossary"  # the last part of the page's name
 NO_PROSE = (
@@ -96,7 +97,7 @@ def link_terms(text, terms, left, uri):
 
 
 def write_entries(app, pagename, templatename, context, doctree):
-    """The entries as previews, in the form of those of statements (tlm_links.py)."""
+    """The entries as previews, in the form of those of statements (links.py)."""
     if is_glossary(pagename) and "body" in context:
         head = '<div class="statement-head"><p class="statement-name"><span class="statement-label">Term</span> <b>{}</b></p></div>'
         found = {name: head.format(title) + preview([f"<p>{rest.lstrip('. ')}</p>"]) for name, title, rest in ENTRY.findall(context["body"])}

@@ -4,15 +4,15 @@ The theme brings the styles of every Bootstrap component and two thousand icons.
 the build, from the site itself; pictures are stored as lossless WebP, a third of their size as PNG.
 """
 
-import json
 import re
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
 
 from docutils import nodes
 from PIL import Image
 from sphinx.transforms import SphinxTransform
+
+from tlm.html import warn
 
 # Names, punctuation and white space have the colour of plain text in both colour schemes.
 PLAIN = re.compile(r'<span class="(?:n|nn|nx|p|w)">([^<]*)</span>')
@@ -56,7 +56,9 @@ def lighten_site(app, error):
             path = out / "_static" / name
             if path.exists():
                 path.write_text(without_unused(path.read_text(encoding="utf-8"), words), encoding="utf-8")
-        (out / "_static" / "icons.css").write_text(icon_styles(out, words), encoding="utf-8")
+        pages = " ".join(word for word in words if word.startswith("fa-"))
+        for name in icons_without_shape(pages, (out / "_static" / "icons.css").read_text(encoding="utf-8")):
+            warn(f"the pages show the icon {name}, which assets/icons.css does not draw", None)
 
 
 def without_unused(css, words):
@@ -81,17 +83,9 @@ def without_unused(css, words):
     return re.sub(r"@(?:media|supports)[^{}]*\{\s*\}", "", css)
 
 
-def icon_styles(out, words):
-    """The icons that the pages name, as masks of the colour of the text: from the theme's own Font Awesome file."""
-    source = (out / "_static" / "scripts" / "fontawesome.js").read_text(encoding="utf-8")
-    rules = []
-    for name in sorted(word.removeprefix("fa-") for word in words if word.startswith("fa-")):
-        found = re.search(rf'(?<![\w-])"?{re.escape(name)}"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', source)
-        if found:
-            width, height, path = found.groups()
-            picture = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"><path d="{path}"/></svg>'
-            rules.append(f".fa-{name} {{ --icon: url({json.dumps('data:image/svg+xml,' + quote(picture, safe=' =/:;,'))}); }}")
-    return "\n".join(rules) + "\n"
+def icons_without_shape(pages, styles):
+    """The icons that pages name and the style sheet does not draw."""
+    return sorted(set(re.findall(r"\bfa-(?!solid|brands|regular|lg\b)[a-z-]+", pages)) - {name[1:] for name in re.findall(r"\.fa-[a-z-]+", styles)})
 
 
 def setup(app):

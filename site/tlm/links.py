@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from tlm_html import label, where
+
+from tlm.html import label, where
 
 OUTSIDE = "outside_links"
 

@@ -8,28 +8,24 @@ In a chapter (plain Markdown, so that it also reads well where this extension do
 
 On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HTML id. A code cell that begins
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
-What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `tlm_statements` and `tlm_cells`;
-`tlm_html` writes it out. `tlm_tabs` puts specification and implementation side by side. `tlm_math` writes the mathematics, `tlm_links` previews
-statements where they are linked, `tlm_glossary` links terms, `tlm_catalogue` lists all statements, `tlm_api` all
-names of the package, `tlm_light` keeps the pages light.
+What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
+`html` writes it out. `tabs` puts specification and implementation side by side. `math` writes the mathematics, `links` previews
+statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
+names of the package, `light` keeps the pages light.
 """
 
 import re
 from pathlib import Path
 from zlib import crc32
 
-import tlm_api
-import tlm_catalogue
-import tlm_glossary
-import tlm_light
-import tlm_links
-import tlm_math
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
-from tlm_cells import CaptionsInFolds, CodeCells
-from tlm_html import add_nodes, warn, where
-from tlm_statements import Statements
-from tlm_tabs import Tabs
+
+from tlm import api, catalogue, glossary, light, links, math
+from tlm.cells import CaptionsInFolds, CodeCells
+from tlm.html import add_nodes, warn, where
+from tlm.statements import Statements
+from tlm.tabs import Tabs
 
 
 class KeepPunctuation(SphinxTransform):
@@ -38,8 +34,8 @@ class KeepPunctuation(SphinxTransform):
     default_priority = 420
 
     def apply(self):
-        for math in list(self.document.findall(nodes.math)):
-            before, after = (neighbour(math, step) for step in (-1, 1))
+        for formula in list(self.document.findall(nodes.math)):
+            before, after = (neighbour(formula, step) for step in (-1, 1))
             opening = re.search(r"[(\[“‘—]*$", before.astext())[0] if before else ""
             closing = re.match(r"[.,;:!?)\]”’-]*", after.astext())[0] if after else ""
             if not opening and not closing:
@@ -49,8 +45,8 @@ class KeepPunctuation(SphinxTransform):
             if closing:
                 after.parent.replace(after, nodes.Text(after.astext().removeprefix(closing)))
             glue = nodes.inline(classes=["together"])
-            math.replace_self(glue)
-            glue += [nodes.Text(opening), math, nodes.Text(closing)]
+            formula.replace_self(glue)
+            glue += [nodes.Text(opening), formula, nodes.Text(closing)]
 
 
 def neighbour(node, step):
@@ -82,12 +78,12 @@ def setup(app):
     app.add_post_transform(CaptionsInFolds)
     app.add_transform(KeepPunctuation)
     app.connect("env-check-consistency", check_whole_book)
-    tlm_math.setup(app)
-    tlm_links.setup(app)
-    tlm_glossary.setup(app)
-    tlm_catalogue.setup(app)
-    tlm_api.setup(app)
-    tlm_light.setup(app)
+    math.setup(app)
+    links.setup(app)
+    glossary.setup(app)
+    catalogue.setup(app)
+    api.setup(app)
+    light.setup(app)
     # Pages are read anew when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return {"version": "1", "env_version": crc32(files), "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path, PurePosixPath
 
 from docutils import nodes
-from tlm_html import label, machine_checked, machine_link, where
+
+from tlm.html import label, machine_checked, machine_link, where
 
 PLACE = re.compile(r'<div data-statements="(\w+)">')
 SOURCES = {"W": "Wojcik", "L": "Lelarge", "B": "Becker-Kahn", "A": "Agarwal", "M": "Lei Mao"}

@@ -13,7 +13,8 @@ from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from tlm_html import cell_caption, warn
+
+from tlm.html import cell_caption, warn
 
 HOWS = {  # the word in the cell: what a reader sees
     "proved": "✓ proved",
