@@ -531,7 +531,7 @@ def test_a_vocabulary_that_is_none_is_refused(vocab, words, tmp_path, monkeypatc
     edited(tmp_path / "m", pad_token_id=99)
     for name in ("source.spm", "target.spm", "vocab.json"):
         (tmp_path / "m" / name).write_text(vocab)
-    monkeypatch.setattr(pretrained.marian_text, "library", lambda name: types.SimpleNamespace(SentencePieceProcessor=lambda model_proto: Letters()))
+    monkeypatch.setattr(pretrained.marian_text, "library", lambda name, extra: types.SimpleNamespace(SentencePieceProcessor=lambda model_proto: Letters()))
     with pytest.raises(ValueError, match=re.escape(words)):
         load_marian(tmp_path / "m")
 

@@ -103,7 +103,8 @@ def test_the_wheel_says_what_it_is(wheel_site):
 
 
 ALONE = """import sys
-sys.modules |= dict.fromkeys(("tokenizers", "tiktoken", "transformers", "hypothesis", "nbformat", "jupytext", "pytest"))
+books = ("tokenizers", "tiktoken", "transformers", "hypothesis", "networkx", "xarray", "sacrebleu", "nbformat", "jupytext", "pytest")
+sys.modules |= dict.fromkeys((*books, "matplotlib", "anywidget", "ipywidgets"))
 from pathlib import Path
 
 import torch
@@ -111,7 +112,6 @@ import torch
 from tlm_book import audit, load
 from tlm_book.__main__ import main
 from tlm_book.spec.attention import attention_pattern
-from tlm_book.viewer import attention
 
 Path("text.txt").write_text("The tide comes in and the tide goes out. " * 150)
 small = "--steps 3 --vocab-size 280 --d-model 16 --layers 1 --heads 2 --context 32 --batch-size 2 --device cpu --quiet"
@@ -120,6 +120,15 @@ assert main(["generate", "--model", "model", "--prompt", "The tide", "--tokens",
 model, tokenizer = load("model", "cpu")
 words = tokenizer.encode("How the tide goes")
 assert len(words) > 2 and audit(model, torch.tensor([words]), modes=["eval"], progress=False).ok
+try:
+    import tlm_book.viewer
+except ImportError as error:
+    assert "pip install 'tlm_book[viewer]'" in str(error), error
+else:
+    raise AssertionError("no widgets, and the viewer was imported")
+for name in ("matplotlib", "anywidget", "ipywidgets"):
+    del sys.modules[name]
+from tlm_book.viewer import attention
 html = attention([tokenizer.token_text(word) for word in words], model.patterns(torch.tensor(words))).to_html()
 assert "<script" in html and "tide" in html
 """

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tlm_book.auditing.tensors import spread_out
+from tlm_book.libraries import library
 
 __all__ = ["Leak", "Report"]
 
@@ -112,7 +113,7 @@ class Report:
 
 
 def draw_effects(report: Report, ax: Any) -> Any:
-    import matplotlib.pyplot as plt
+    plt = library("matplotlib.pyplot", "viewer")
     from matplotlib.patches import Rectangle
 
     from tlm_book.viewer import style

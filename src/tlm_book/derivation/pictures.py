@@ -3,6 +3,7 @@
 from typing import Any
 
 from tlm_book.derivation.kinds import Kind, Sentence
+from tlm_book.libraries import library
 
 __all__ = ["Lines", "tree_text", "draw_tree"]
 
@@ -31,7 +32,7 @@ def tree_text(lines: Lines) -> str:
 
 def draw_tree(lines: Lines, ax: Any) -> Any:
     """The tree as a picture, a colour for each kind, on these matplotlib axes or on new ones; returns the axes."""
-    import matplotlib.pyplot as plt
+    plt = library("matplotlib.pyplot", "viewer")
 
     from tlm_book.viewer import style
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +28,6 @@ __all__ = [
     "drop_copies",
     "expects_tensor",
     "fill",
-    "library",
     "meta_model",
     "new_folder",
     "read_fields",
@@ -47,14 +45,6 @@ NO_PICKLE = (
     "safetensors: a .bin file is a pickle, a program that could do anything when it is read; convert it where you trust it, "
     "for instance with transformers: from_pretrained(…).save_pretrained(…)"
 )
-
-
-def library(name: str) -> Any:
-    """A library that only these models need; ImportError that says how to get it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"{name}: got no such library, want it installed: pip install 'tlm_book[pretrained]'") from error
 
 
 # Reading

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects
-from tlm_book.pretrained.files import CONFIG, NO_PICKLE, WEIGHTS, library
+from tlm_book.libraries import library
+from tlm_book.pretrained.files import CONFIG, NO_PICKLE, WEIGHTS
 
 __all__ = ["check_fingerprint", "converted", "download", "fetch", "model_folder"]
 
@@ -55,7 +56,7 @@ def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is there as a
     pickle only, ConnectionError when it cannot be fetched.
     """
-    hub = library("huggingface_hub")
+    hub = library("huggingface_hub", "pretrained")
     try:
         place = download(hub, name, [WEIGHTS, *files], revision)
     except Exception as error:  # the libraries below have many kinds of them

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tlm_book.checks import expects, expects_positive
 from tlm_book.encoder_decoder import EncoderDecoder
-from tlm_book.pretrained.files import CONFIG, library, read_json
+from tlm_book.libraries import library
+from tlm_book.pretrained.files import CONFIG, read_json
 
 __all__ = ["FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
 
@@ -76,7 +77,7 @@ def checked_vocab(vocab: object, V: int, place: str) -> dict[str, int]:
 
 def read_processor(folder: Path, name: str) -> Any:
     """The sentencepiece model of one language. FileNotFoundError when it is missing, ValueError when it is broken."""
-    sentencepiece, file = library("sentencepiece"), folder / name
+    sentencepiece, file = library("sentencepiece", "pretrained"), folder / name
     expects(file.is_file(), "folder", f"{str(folder)!r} without {name}", "it beside vocab.json", FileNotFoundError)
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=file.read_bytes())

@@ -12,10 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
-
 from tlm_book.checks import expects
+from tlm_book.libraries import library
+
+try:
+    import anywidget
+    import traitlets
+except ModuleNotFoundError:
+    library("anywidget", "viewer")  # says how to get it
+    raise
 
 __all__ = ["Picture", "module", "page"]
 

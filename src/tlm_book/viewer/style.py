@@ -6,6 +6,8 @@ Tol), and a scale from near white to navy whose steps look equally large. Writte
 
 import sys
 
+from tlm_book.libraries import library
+
 __all__ = ["BLUE", "CYCLE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "SEQUENTIAL", "use_style"]
 
 BLUE = "#0072b2"
@@ -43,7 +45,7 @@ def use_style() -> None:
     >>> matplotlib.rcParams["figure.dpi"]
     150.0
     """
-    import matplotlib
+    matplotlib = library("matplotlib", "viewer")
     from cycler import cycler
     from matplotlib.colors import LinearSegmentedColormap
 
