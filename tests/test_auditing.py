@@ -138,6 +138,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_audit_would_be_noticed(name, monkeypatch):
     part, instead, cases = BREAKS[name]

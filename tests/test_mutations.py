@@ -12,26 +12,31 @@ import pytest
 from mutations import Mutation
 
 TABLE = Path(__file__).with_name("mutations.json")
-LONG = {"auditing", "inference", "loss", "positional_encoding", "pretrained", "training", "transformer_lm", "translation"}  # chapters that run for long
+QUICK = {"decoder_block", "embedding", "encoder_decoder", "feed_forward", "gradients", "multi_head", "normalization", "operators"}  # chapters that run in seconds
 MUTATIONS = [Mutation(*row) for row in json.loads(TABLE.read_text(encoding="utf-8"))]
+
+
+def surroundings() -> dict[str, str]:
+    """The environment of a process that runs a chapter: the tools on its path, and no type checker: a mutant must be caught by the check, not by a type."""
+    path = [str(book.ROOT / "book" / "_tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    given = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
+    return given | {"PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
 
 
 @functools.cache
 def outcomes(chapter: str) -> dict[Mutation, str]:
     """{mutation: what became of it}, from one run of the chapter in a process of its own."""
     mutations = [mutation for mutation in MUTATIONS if mutation.chapter == chapter]
-    environment = os.environ | {"PYTHONPATH": str(book.ROOT / "book" / "_tools"), "OMP_NUM_THREADS": "1"}
-    environment.pop("TLM_BOOK_TYPECHECK", None)  # a mutant must be caught by the check, not by a type
     command = [sys.executable, str(Path(__file__).with_name("mutations.py")), chapter]
     result = subprocess.run(
-        command, input=json.dumps(mutations), env=environment, cwd=book.BOOK, capture_output=True, text=True, timeout=900
+        command, input=json.dumps(mutations), env=surroundings(), cwd=book.BOOK, capture_output=True, text=True, timeout=900
     )
     assert result.returncode == 0, result.stderr[-2000:]
     return dict(zip(mutations, json.loads(result.stdout)))
 
 
 def case(number: int, mutation: Mutation):
-    marks = pytest.mark.long if mutation.chapter in LONG else ()
+    marks = () if mutation.chapter in QUICK else pytest.mark.long
     return pytest.param(mutation, id=f"{mutation.chapter}-{mutation.statement}-{number}", marks=marks)
 
 
@@ -49,8 +54,7 @@ def test_a_change_that_changes_nothing_is_not_noticed():
     harmless = [[chapter, statement, "return np.maximum(x, 0)", "return np.maximum(0, x)"]]
     broken = [[chapter, statement, "return np.maximum(x, 0)", "return np.minimum(x, 0)"]]
     command = [sys.executable, str(Path(__file__).with_name("mutations.py")), chapter]
-    environment = os.environ | {"PYTHONPATH": str(book.ROOT / "book" / "_tools"), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, input=json.dumps(harmless + broken), env=environment, capture_output=True, text=True, check=True, cwd=book.BOOK)
+    result = subprocess.run(command, input=json.dumps(harmless + broken), env=surroundings(), capture_output=True, text=True, check=True, cwd=book.BOOK)
     assert json.loads(result.stdout) == ["not noticed", "caught"]
 
 

@@ -271,7 +271,18 @@ def known(pytestconfig):
     return None if pytestconfig.getoption("--all") else {}
 
 
-@pytest.fixture(scope="module", params=FILES)
+EACH_KIND = {"book/index", "book/operators", "book/attention", "book/tokenization", "book/api", "book/statements", "book/glossary"}  # of page
+
+
+def pytest_generate_tests(metafunc):
+    """Every page for every test; the faults of accessibility of all but a page of each kind belong to the long tests."""
+    if "opened" in metafunc.fixturenames:
+        long = metafunc.function is test_no_accessibility_fault
+        pages = [pytest.param(file, marks=pytest.mark.long if long and file not in EACH_KIND else ()) for file in FILES]
+        metafunc.parametrize("opened", pages, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def opened(reader, site, request):
     """(name, page, faults) of each page, opened once on a phone for the tests that look at it."""
     page, faults = open_page(reader, f"{site}/{request.param}.html", site, "phone", PHONE)
