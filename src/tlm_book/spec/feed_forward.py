@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from tlm_book.checks import expects_one_of, expects_shape
 
-Entries: TypeAlias = Float[np.ndarray, "..."] | float  # an array, or one number
+Entries: TypeAlias = Real[np.ndarray, "..."] | float  # an array, or one number
 
 __all__ = [
     "Entries",
