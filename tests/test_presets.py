@@ -1,0 +1,173 @@
+"""Presets and defaults are statements, too: every field of every preset beside the value of its source, written here as a literal.
+
+A field's second entry says where the source has it, or why it was chosen where the source is silent ("ours").
+"""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from tlm_book.embedding import Embedding
+from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tlm_book.transformer_lm import Config, TransformerLM
+
+DEFAULTS = {  # Wojcik 2021
+    "d_model": (512, "Definition of TransformerLM: d_model = 512"),
+    "d_ff": (2048, "d_ff = 2048"),
+    "n_layers": (6, "n_layers = 6"),
+    "n_heads": (8, "n_heads = 8"),
+    "max_len": (2048, "max_len = 2048"),
+    "d_head": (None, "d_head = d_model / h"),
+    "activation": ("relu", "FF(X) = ReLu(…)"),
+    "norm": ("pre", "DB = Res(FF) ∘ Res(CA ∘ N): normalized before each layer"),
+    "final_norm": (True, "T_LM = Φ ∘ N ∘ DB ∘ …"),
+    "variant": ("sequential", "FF reads X + CA(N(X))"),
+    "eps": (1e-6, "ε = 10⁻⁶"),
+    "eps_mode": ("outside", "divide by σ(x) + ε"),
+    "pe": ("learned_from_sinusoid", "the table begins with sines and cosines and is learned"),
+    "pe_start": (1, "rows of the table: sin(1/…), sin(2/…), sin(3/…)"),
+    "embed_scale": (False, "Em is the look-up, without a factor"),
+    "qkv_bias": (False, "Q(X) = X W^Q"),
+    "out_bias": (True, "CA(X) = H(X) W^O + B"),
+    "unembed_bias": (True, "Φ(X) = X Y + B"),
+    "tied": (False, "Y is a weight matrix of its own"),
+    "scale": (None, "scores are divided by √d_head"),
+    "dropout": (0.0, "ours: not part of the function"),
+}
+PRESETS = {  # what differs from the defaults
+    "wojcik": {},
+    "lelarge": {
+        "n_heads": (1, "one head"),
+        "qkv_bias": (True, "W^K X + b, and alike for queries and values"),
+        "out_bias": (False, "no output matrix with a bias"),
+        "eps": (1e-5, "√(var + ε), torch's value"),
+        "eps_mode": ("inside", "√(var + ε)"),
+        "pe": ("none", "“without position encoding”"),
+        "final_norm": (False, "the encoder ends with its last block"),
+    },
+    "becker_kahn": {
+        "norm": ("none", "a residual block has no normalization"),
+        "final_norm": (False, "nor has the transformer"),
+        "scale": (1.0, "scores are not divided"),
+        "pe": ("learned", "“some kind of positional encoding”: ours"),
+        "pe_start": (0, "ours: no sinusoid, so without effect"),
+        "out_bias": (False, "heads are matrices alone"),
+        "unembed_bias": (False, "the unembedding is a matrix"),
+        "activation": ("gelu", "σ is left open: ours"),
+    },
+    "agarwal": {
+        "norm": ("post", "LayerNorm(X + layer(X))"),
+        "final_norm": (False, "the last Add & Norm is the block's own"),
+        "eps": (0.0, "Definition 6.1 has no ε"),
+        "eps_mode": ("none", "divided by σ"),
+        "pe": ("sinusoidal", "fixed sines and cosines"),
+        "pe_start": (1, "rows p_n for n = 1, …, m"),
+        "out_bias": (False, "Concat(…) W^O"),
+    },
+    "lei_mao": {
+        "norm": ("post", "Z = LayerNorm(X + Z₁)"),
+        "final_norm": (False, "the last LayerNorm is the block's own"),
+        "eps": (1e-5, "torch's value; the text gives none"),
+        "eps_mode": ("inside", "as torch has it"),
+        "pe": ("sinusoidal", "fixed"),
+        "pe_start": (0, "positions from 0"),
+        "out_bias": (False, "Concat(…) W^O"),
+        "embed_scale": (True, "embeddings times √d_model"),
+    },
+    "gpt2": {  # Radford et al. 2019, the small model, and its released settings
+        "vocab_size": (50257, "256 bytes, 50,000 merges, one end of text"),
+        "d_model": (768, "n_embd"),
+        "d_ff": (3072, "4 · n_embd"),
+        "n_layers": (12, "n_layer"),
+        "n_heads": (12, "n_head"),
+        "max_len": (1024, "n_positions"),
+        "activation": ("gelu_tanh", "gelu_new"),
+        "eps": (1e-5, "layer_norm_epsilon"),
+        "eps_mode": ("inside", "√(σ² + ε)"),
+        "pe": ("learned", "wpe"),
+        "pe_start": (0, "a learned table: without effect"),
+        "qkv_bias": (True, "c_attn has a bias"),
+        "unembed_bias": (False, "lm_head has none"),
+        "tied": (True, "lm_head is wte"),
+    },
+    "vaswani": {  # Vaswani et al. 2017, the base model
+        "norm": ("post", "section 3.1: LayerNorm(x + Sublayer(x))"),
+        "final_norm": (False, "none is named"),
+        "eps": (1e-6, "the authors' published code; the paper gives none"),
+        "eps_mode": ("inside", "the authors' published code"),
+        "pe": ("sinusoidal", "section 3.5"),
+        "pe_start": (0, "the authors' published code"),
+        "out_bias": (False, "MultiHead = Concat(…) W^O"),
+        "embed_scale": (True, "section 3.4: times √d_model"),
+        "tied": (True, "section 3.4: one matrix for embedding and pre-softmax"),
+        "unembed_bias": (False, "section 3.4: that matrix alone"),
+        "dropout": (0.1, "section 5.4: P_drop = 0.1"),
+    },
+}
+PAIRS = {  # of encoder and decoder: what differs from the preset of the same name
+    "lei_mao": {"source_vocab_size": (None, "one vocabulary: ours"), "d_value": (None, "d_v = d_k"), "pe_halves": (False, "sine and cosine alternate")},
+    "agarwal": {"source_vocab_size": (None, "one vocabulary: ours"), "d_value": (None, "d_v = d_k"), "pe_halves": (False, "sine and cosine alternate")},
+    "vaswani": {"source_vocab_size": (None, "one shared vocabulary: section 3.4"), "d_value": (None, "d_v = d_k = 64"), "pe_halves": (False, "section 3.5")},
+}
+
+
+def fields(config: object) -> dict[str, object]:
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def literal(table: dict[str, tuple[object, str]]) -> dict[str, object]:
+    return {name: value for name, (value, _) in table.items()}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_field_of_a_preset_is_its_sources(name):
+    config = Config.gpt2() if name == "gpt2" else getattr(Config, name)(11)
+    assert fields(config) == {"vocab_size": 11} | literal(DEFAULTS) | literal(PRESETS[name])
+
+
+def test_the_plain_config_is_wojciks():
+    assert fields(Config(11)) == {"vocab_size": 11} | literal(DEFAULTS)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_field_of_a_pair_is_its_sources(name):
+    want = {"vocab_size": 11} | literal(DEFAULTS) | literal(PRESETS[name]) | literal(PAIRS[name])
+    assert fields(getattr(EncoderDecoderConfig, name)(11)) == want
+
+
+def test_the_plain_pair_is_lei_maos():
+    assert EncoderDecoderConfig(11) == EncoderDecoderConfig.lei_mao(11)
+
+
+def test_every_preset_is_in_the_table():
+    for kind, table in ((Config, PRESETS), (EncoderDecoderConfig, PAIRS)):
+        found = {name for name, entry in vars(kind).items() if isinstance(entry, classmethod)}
+        assert found == set(table)
+
+
+# What a setting does, in numbers that stand here
+
+
+@pytest.mark.parametrize("name", ["wojcik", "lei_mao"])
+def test_embeddings_are_multiplied_by_the_root_of_the_width(name):
+    """16 = 4²: an embedding that is all ones enters the blocks as fours, or as ones where the source has no factor."""
+    model = TransformerLM(getattr(Config, name)(3, d_model=16, d_ff=4, n_layers=1, n_heads=2, pe="none"))
+    (weights,) = model.embedding.parameters()
+    torch.nn.init.ones_(weights)
+    assert torch.equal(model.embedding(torch.tensor([2])), torch.full((1, 16), {"wojcik": 1.0, "lei_mao": 4.0}[name]))
+    assert model.embedding.scale == {"wojcik": 1.0, "lei_mao": math.sqrt(16)}[name]
+
+
+def test_both_halves_of_a_pair_multiply_embeddings():
+    model = EncoderDecoder(EncoderDecoderConfig.lei_mao(3, d_model=16, d_ff=4, n_layers=1, n_heads=2, max_len=4))
+    assert {module.scale for module in model.modules() if isinstance(module, Embedding)} == {4.0}
+
+
+def test_the_heads_of_the_plain_model_are_eight_of_width_64():
+    with torch.device("meta"):
+        attention = TransformerLM(Config(11, n_layers=1)).blocks[0].attention
+    with_one, with_sixteen = (TransformerLM(Config(11, n_layers=1, n_heads=h, d_model=64, d_ff=4)).blocks[0].attention for h in (1, 16))
+    assert (attention.n_heads, attention.d_head) == (8, 64)
+    assert (with_one.d_head, with_sixteen.d_head) == (64, 4)
