@@ -467,6 +467,69 @@ def test_links_out_of_the_book_are_listed_once_more(site):
             assert f'href="{address}"' in listed, f"{file}: {address}"
 
 
+def test_printing_opens_what_is_folded(reader, site):
+    """Nobody can unfold paper. Afterwards the page is as it was."""
+    page, faults = open_page(reader, f"{site}/book/normalization.html", site)
+    page.evaluate("""() => {
+      window.folds = [];
+      addEventListener("beforeprint", () => folds.push(...[...document.querySelectorAll("article details")].map((fold) => fold.open)));
+    }""")
+    assert page.locator("article details[open]").count() == 0
+    page.pdf()
+    opened = page.evaluate("folds")
+    assert len(opened) > 5 and all(opened)
+    assert page.locator("article details[open]").count() == 0 and not faults
+
+
+def test_every_check_has_its_line(site):
+    """A fold says how far its check reaches, and leads to the statements that it checks."""
+    for file in NOTEBOOKS:
+        cells = json.loads((ROOT / f"{file}.ipynb").read_text(encoding="utf-8"))["cells"]
+        wanted = sum("".join(cell["source"]).startswith("#| checks") for cell in cells if cell["cell_type"] == "code")
+        html = (SITE / f"{file}.html").read_text(encoding="utf-8")
+        lines = re.findall(r'<p class="collapsed admonition-title">✓ (?:proved|checked|measured|reported)[^<]*: [^<]+ · show</p>', html)
+        assert len(lines) == wanted == html.count('class="cell-checks"'), file
+
+
+def test_the_choice_between_specification_and_torch_is_remembered(browser, site):
+    """By mouse and by keyboard, on this page and on the next."""
+    files = [file for file in NOTEBOOKS if "sd-tab-set" in (SITE / f"{file}.html").read_text(encoding="utf-8")]
+    assert len(files) > 5
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{site}/{files[0]}.html")
+    chosen = "[...document.querySelectorAll('.sd-tab-set > input:checked + label')].map((label) => label.textContent.trim())"
+    assert set(page.evaluate(chosen)) == {"Specification"}
+    page.locator(".sd-tab-set > label", has_text="torch").first.click()
+    assert set(page.evaluate(chosen)) == {"torch"}
+    page.goto(f"{site}/{files[1]}.html")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+    assert set(page.evaluate(chosen)) == {"torch"}
+    page.locator(".sd-tab-set > input:checked").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert set(page.evaluate(chosen)) == {"Specification"}
+    context.close()
+
+
+def test_search_finds_what_is_folded(reader, site):
+    """A word that stands in the check cells of one page and nowhere else."""
+    folded, other = {}, set()
+    for file in NOTEBOOKS:
+        for cell in json.loads((ROOT / f"{file}.ipynb").read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            words = set(re.findall(r"[a-z]{8,}", source))
+            if source.startswith("#| checks"):
+                for word in words:
+                    folded.setdefault(word, set()).add(file)
+            else:
+                other |= words
+    word = max((word for word, files in folded.items() if len(files) == 1 and word not in other), key=len)
+    page, _ = open_page(reader, f"{site}/search.html?q={word}", site)
+    page.wait_for_selector("ul.search li a", timeout=30_000)
+    (file,) = folded[word]
+    assert page.locator(f"ul.search li a[href*='{Path(file).name}.html']").count(), (word, file)
+
+
 def test_the_icons_of_the_theme_are_there(reader, site):
     """The styles keep only the icons that a page names: each must have its shape."""
     page, _ = open_page(reader, f"{site}/{FILES[1]}.html", site)
