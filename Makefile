@@ -29,7 +29,7 @@ help:
 $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; name one with: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Step 1 of 2: an environment of its own in .venv, with $(PYTHON) (some seconds)"
-	@$(PYTHON) -m venv .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
+	@$(BIN)/python -c pass 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
 	@$(BIN)/python book/_tools/install.py
 	@touch $@
 
