@@ -18,12 +18,12 @@ from jaxtyping import TypeCheckError
 import tlm_book
 from tlm_book import derivation, operators
 from tlm_book.spec import attention as s_attention
-from tlm_book.spec import embedding as s_embedding
+from tlm_book.spec import loss as s_loss
 from tlm_book.transformer_lm import Config, TransformerLM
 
 WRONG = {
     "spec attention: a key too wide": lambda: s_attention.attention(np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 3))),
-    "spec embed: tokens are floats": lambda: s_embedding.embed(np.ones(2), np.ones((2, 3))),
+    "spec bits_per_byte: a loss for each text": lambda: s_loss.bits_per_byte(np.ones(2), 3, 3),
     "causal_mask: one axis": lambda: operators.causal_mask(torch.ones(3)),
     "causal_mask: integers": lambda: operators.causal_mask(torch.ones(3, 3, dtype=torch.long)),
     "TransformerLM: tokens are floats": lambda: TransformerLM(Config(4, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))(torch.ones(2)),
@@ -104,8 +104,9 @@ TYPED = [(label, function) for label, function in exported() if strangers(functi
 
 @pytest.mark.parametrize(("label", "function"), TYPED, ids=lambda value: value if isinstance(value, str) else "")
 def test_every_signature_refuses_a_stranger(label, function):
+    """By the checker, or before it by `shaped`, whose message names the argument."""
     positional, named = strangers(function)
-    with pytest.raises(TypeCheckError):
+    with pytest.raises(TypeError, match="Type-check error|: got Stranger, want an array of shape"):
         function(*positional, **named)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_one_of, expects_shape
+from tlm_book.checks import expects, expects_one_of, shaped
 from tlm_book.spec.attention import attention_pattern
 from tlm_book.spec.feed_forward import FORMULAS
 from tlm_book.spec.loss import log_softmax
@@ -34,6 +34,7 @@ __all__ = [
 # --- Derivatives by hand
 
 
+@shaped
 def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
     """Entry (i, j) is ∂softmax(a)_i / ∂a_j = p_i (δ_ij − p_j). (T-softmax-jacobian)
     """
@@ -41,6 +42,7 @@ def softmax_jacobian(a: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
     return np.diag(p) - np.outer(p, p)
 
 
+@shaped
 def cross_entropy_gradient(
     z: Float[np.ndarray, "V"], x: int
 ) -> Float[np.ndarray, "V"]:
@@ -52,23 +54,26 @@ def cross_entropy_gradient(
     return np.exp(log_softmax(z[None])[0]) - np.eye(len(z))[x]
 
 
+@shaped
 def standardize_jacobian(
-    x: Float[np.ndarray, "d"], eps: float = 1e-6
+    x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
 ) -> Float[np.ndarray, "d d"]:
-    """The derivative of (x − x̄)/(σ + ε), also where σ = 0. (T-standardize-jacobian)
+    """The derivative of (x − x̄)/(σ + ε), also where σ = 0; of (x − x̄)/√(σ² + ε) with
+    eps_mode "inside". (T-standardize-jacobian)
 
-    ValueError unless ε > 0.
+    ValueError unless ε > 0, and for an unknown mode.
     """
+    expects_one_of("eps_mode", eps_mode, ("outside", "inside"))
     wanted = "a number > 0: without it there is no derivative at a constant row"
     expects(eps > 0, "eps", eps, wanted)
     d = len(x)
-    P = np.eye(d) - 1 / d
-    u = P @ x
+    u = x - x[0]  # in floating point, too, 0 for a constant row
+    u = u - u.mean()
     sigma = np.sqrt(np.mean(u**2))
-    if sigma == 0:
-        return P / eps
-    bent = np.outer(u, u) / (d * sigma * (sigma + eps))
-    return (np.eye(d) - bent) @ P / (sigma + eps)
+    s = sigma + eps if eps_mode == "outside" else np.sqrt(sigma**2 + eps)
+    below = d * s * (sigma if eps_mode == "outside" else s)
+    bent = np.outer(u, u) / below if sigma > 0 else 0.0
+    return (np.eye(d) - bent) @ (np.eye(d) - 1 / d) / s
 
 
 def central_difference(
@@ -89,6 +94,7 @@ def central_difference(
 Array = np.ndarray
 
 
+@shaped
 def linear_backward(
     dY: Float[Array, "n o"], X: Float[Array, "n i"], W: Float[Array, "i o"]
 ) -> tuple[Float[Array, "n i"], Float[Array, "i o"], Float[Array, "o"]]:
@@ -100,26 +106,25 @@ def linear_backward(
     >>> [gradient.item() for gradient in linear_backward(one(12.0), one(3.0), one(2.0))]
     [24.0, 36.0, 12.0]
     """
-    expects_shape("W", W, (X.shape[1], "o"))
-    expects_shape("dY", dY, (len(X), W.shape[1]))
     return dY @ W.T, X.T @ dY, dY.sum(axis=0)
 
 
+@shaped
 def layer_norm_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
     a: Float[Array, "d"],
     eps: float = 1e-6,
+    eps_mode: str = "outside",
 ) -> tuple[Float[Array, "n d"], Float[Array, "d"], Float[Array, "d"]]:
-    """X̄, ā, b̄ for Y = a ⊙ std(X) + b, row by row, ε outside the root.
+    """X̄, ā, b̄ for Y = a ⊙ std(X) + b, row by row; ε outside the root or inside it.
     (T-backward-rowwise)
 
     ValueError for shapes that do not fit.
     """
-    expects_shape("a", a, X.shape[1:])
-    expects_shape("dY", dY, X.shape)
-    S = np.stack([standardize(x, eps) for x in X])
-    dX = np.stack([(a * dy) @ standardize_jacobian(x, eps) for x, dy in zip(X, dY)])
+    S = np.stack([standardize(x, eps, eps_mode) for x in X])
+    J = [standardize_jacobian(x, eps, eps_mode) for x in X]
+    dX = np.stack([(a * dy) @ J_i for dy, J_i in zip(dY, J)])
     return dX, (dY * S).sum(axis=0), dY.sum(axis=0)
 
 
@@ -142,6 +147,7 @@ def activation_derivative(
     return (1 + t) / 2 + Z / 2 * (1 - t**2) * c * (1 + 3 * 0.044715 * Z**2)
 
 
+@shaped
 def feed_forward_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
@@ -160,6 +166,7 @@ def feed_forward_backward(
     return dX, {"A": dA, "k": dk, "B": dB, "l": dl}
 
 
+@shaped
 def attention_backward(
     dO: Float[Array, "n v"],
     Q: Float[Array, "n k"],
@@ -173,7 +180,6 @@ def attention_backward(
 
     ValueError for shapes that do not fit.
     """
-    expects_shape("dO", dO, (len(Q), V.shape[1]))
     c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
     A = attention_pattern(Q, K, causal, scale)
     dA = dO @ V.T
@@ -182,6 +188,7 @@ def attention_backward(
     return c * dS @ K, c * dS.T @ Q, A.T @ dO
 
 
+@shaped
 def multi_head_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
@@ -210,24 +217,27 @@ def multi_head_backward(
     return dX, {**weights, "W_O": dW_O, "b_O": db_O}
 
 
+@shaped
 def block_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
     w: Mapping[str, Mapping[str, Any]],
     activation: str = "relu",
     eps: float = 1e-6,
+    eps_mode: str = "outside",
 ) -> tuple[Float[Array, "n d"], dict[str, dict[str, Array]]]:
     """X̄ and the derivatives of all weights of the article's block, in the form of its
     weights `w`. (T-backward-block)
     """
-    N1 = layer_norm(X, **w["N_ca"], eps=eps)
+    N1 = layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)
     M = X + multi_head(N1, **w["CA"])
-    N2 = layer_norm(M, **w["N_ff"], eps=eps)
+    N2 = layer_norm(M, **w["N_ff"], eps=eps, eps_mode=eps_mode)
     # … and back, in reverse order
     dN2, dFF = feed_forward_backward(dY, N2, **w["FF"], activation=activation)
-    from_ff, da2, db2 = layer_norm_backward(dN2, M, w["N_ff"]["a"], eps)
+    a1, a2 = w["N_ca"]["a"], w["N_ff"]["a"]
+    from_ff, da2, db2 = layer_norm_backward(dN2, M, a2, eps, eps_mode)
     dM = dY + from_ff
     dN1, dCA = multi_head_backward(dM, N1, **w["CA"])
-    from_ca, da1, db1 = layer_norm_backward(dN1, X, w["N_ca"]["a"], eps)
+    from_ca, da1, db1 = layer_norm_backward(dN1, X, a1, eps, eps_mode)
     norms = {"N_ca": {"a": da1, "b": db1}, "N_ff": {"a": da2, "b": db2}}
     return dM + from_ca, {**norms, "CA": dCA, "FF": dFF}
