@@ -13,7 +13,7 @@ __all__ = [
 ]
 
 
-# --- The layer in torch
+# --- The table
 
 
 class Embedding(nn.Module):

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects_positive, expects_shape, expects_tokens
+from tlm_book.checks import expects_positive, expects_tokens, shaped
 
 __all__ = [
     "embed",
@@ -15,6 +15,7 @@ __all__ = [
 # --- The table
 
 
+@shaped
 def embed(
     t: Int[np.ndarray, "n"], E: Float[np.ndarray, "V d"]
 ) -> Float[np.ndarray, "n d"]:
@@ -35,6 +36,7 @@ def embed(
 # --- One-hot vectors
 
 
+@shaped
 def one_hot(t: Int[np.ndarray, "n"], V: int) -> Float[np.ndarray, "n V"]:
     """Row i is 1 in column t[i] and 0 elsewhere, so that Em(t) = one_hot(t, V) E.
     (B-onehot-def)
@@ -54,6 +56,7 @@ def one_hot(t: Int[np.ndarray, "n"], V: int) -> Float[np.ndarray, "n V"]:
 # --- Which rows learn
 
 
+@shaped
 def embed_gradient(
     t: Int[np.ndarray, "n"], G: Float[np.ndarray, "n d"], V: int
 ) -> Float[np.ndarray, "V d"]:
@@ -68,7 +71,6 @@ def embed_gradient(
     """
     expects_positive(V=V)
     expects_tokens("t", t, V)
-    expects_shape("G", G, (len(t), None))
     gradient = np.zeros((V, G.shape[1]))
     for token, row in zip(t, G):
         gradient[token] += row
