@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_positive, expects_shape, expects_tokens
+from tlm_book.checks import expects, expects_positive, expects_tokens, shaped
 
 __all__ = [
     "shift",
@@ -21,6 +21,7 @@ __all__ = [
 # --- Shift by one
 
 
+@shaped
 def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
     """(start, x_0, …, x_{n−2}): what the model reads while it is judged on x.
     (W-loss-shift, W-loss-maxlen)
@@ -37,6 +38,7 @@ def shift(x: Int[np.ndarray, "n"], start: int = 0) -> Int[np.ndarray, "n"]:
 # --- Log-softmax
 
 
+@shaped
 def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
     """Y[k, i] = Z[k, i] − log Σ_j exp(Z[k, j]), row by row, with the row's maximum
     subtracted first. (W-logsoftmax-def)
@@ -51,6 +53,7 @@ def log_softmax(Z: Float[np.ndarray, "n V"]) -> Float[np.ndarray, "n V"]:
 # --- The log-probability of a token
 
 
+@shaped
 def sequence_log_probs(
     T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
 ) -> Float[np.ndarray, "n"]:
@@ -67,6 +70,7 @@ def sequence_log_probs(
 # --- The loss of a text
 
 
+@shaped
 def sequence_loss(
     T: Callable[[np.ndarray], np.ndarray], x: Int[np.ndarray, "n"], start: int = 0
 ) -> float:
@@ -97,18 +101,12 @@ def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
 # --- Many texts at once
 
 
-def _expects_weights(w: np.ndarray, y: np.ndarray) -> None:
-    expects(
-        w.shape == y.shape, "w", f"shape {w.shape}", f"the shape of y, {y.shape}"
-    )
-    expects(
-        bool(np.all((w >= 0) & (w < np.inf))),
-        "w",
-        "a negative or infinite weight",
-        "finite weights ≥ 0",
-    )
+def _expects_weights(w: np.ndarray) -> None:
+    right = bool(np.all((w >= 0) & (w < np.inf)))
+    expects(right, "w", "a negative or infinite weight", "finite weights ≥ 0")
 
 
+@shaped
 def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
     """−Σ w y / Σ w over the whole batch. (W-batch-loss)
 
@@ -118,19 +116,16 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
     >>> batch_loss(np.array([[-1.0, -3.0]]), np.array([[1.0, 1.0]]))
     2.0
     """
-    _expects_weights(w, y)
-    expects(
-        w.sum() > 0,
-        "w",
-        f"weights that sum to {w.sum():g}",
-        "at least one positive weight",
-    )
-    return float(-(w * y).sum() / w.sum())
+    _expects_weights(w)
+    total = w.sum()
+    expects(total > 0, "w", f"weights that sum to {total:g}", "a positive weight")
+    return float(-(w * y).sum() / total)
 
 
 # --- Not the mean of the rows
 
 
+@shaped
 def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
     """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general.
     (W-row-average-def)
@@ -138,11 +133,7 @@ def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> f
     ValueError when all weights of some row are zero; otherwise errors as in
     `batch_loss`.
     """
-    _expects_weights(w, y)
-    expects(
-        bool((w.sum(axis=1) > 0).all()),
-        "w",
-        "a row whose weights sum to 0",
-        "a positive weight in every row",
-    )
+    _expects_weights(w)
+    each = bool((w.sum(axis=1) > 0).all())
+    expects(each, "w", "a row whose weights sum to 0", "a positive weight in every row")
     return float(np.mean(-(w * y).sum(axis=1) / w.sum(axis=1)))
