@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 
-# --- Layered networks in torch
+# --- Layers: the graph becomes matrices
 
 
 class MLP(nn.Module):
@@ -47,6 +47,9 @@ class MLP(nn.Module):
         for step in rest:
             z = step(ACTIVATIONS[self.activation](z))
         return z
+
+
+# --- Layered networks in torch
 
 
 @derives(MLP)

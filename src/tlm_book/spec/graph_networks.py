@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_shape
+from tlm_book.checks import expects, expects_shape, shaped
 from tlm_book.spec.feed_forward import relu
 
 __all__ = [
@@ -87,6 +87,7 @@ class Network:
         expects(not bare, "graph", f"no bias on {bare[:1]}", wanted)
 
 
+@shaped
 def preactivations(
     network: Network, x: Float[np.ndarray, "d"]
 ) -> dict[Hashable, float]:
@@ -97,7 +98,6 @@ def preactivations(
     one entry for each input.
     """
     expects_shape("x", x, (len(network.inputs),))
-    expects(x.ndim == 1, "x", f"shape {x.shape}", f"({len(network.inputs)})")
     given = dict(zip(network.inputs, x.tolist()))
     z: dict[Hashable, float] = {}
     a: dict[Hashable, float] = {}
@@ -189,7 +189,7 @@ def without_biases(
 
     ValueError when activation(w0) is 0.
     """
-    c = float(activation(np.array(w0)))
+    c = float(activation(np.array(w0, dtype=float)))
     expects(c != 0, "w0", w0, "a number at which the activation is not 0")
     wider, constant = [], 1.0
     for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.checks import expects, expects_positive, shaped
 
 __all__ = [
     "skip_gram_pairs",
@@ -18,6 +18,7 @@ __all__ = [
 # --- Words from their neighbours
 
 
+@shaped
 def skip_gram_pairs(
     t: Int[np.ndarray, "n"], window: int
 ) -> Int[np.ndarray, "pairs 2"]:
@@ -40,6 +41,7 @@ def skip_gram_pairs(
 # --- Negative sampling
 
 
+@shaped
 def sgns_loss(
     e: Float[np.ndarray, "d"], c: Float[np.ndarray, "d"], N: Float[np.ndarray, "k d"]
 ) -> float:
@@ -52,12 +54,11 @@ def sgns_loss(
     >>> print(round(loss / np.log(2), 6))
     4.0
     """
-    expects_shape("c", c, e.shape)
-    expects_shape("N", N, (None, *e.shape))
     # −log σ(x) = log(1 + exp(−x)), safe for large |x|
     return float(np.logaddexp(0, -(c @ e)) + np.logaddexp(0, N @ e).sum())
 
 
+@shaped
 def sgns_gradient(
     e: Float[np.ndarray, "d"], c: Float[np.ndarray, "d"], N: Float[np.ndarray, "k d"]
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"], Float[np.ndarray, "k d"]]:
@@ -65,13 +66,12 @@ def sgns_gradient(
 
     ValueError when e, c and the rows of N differ in length.
     """
-    expects_shape("c", c, e.shape)
-    expects_shape("N", N, (None, *e.shape))
     g = np.exp(-np.logaddexp(0, -(c @ e))) - 1  # σ(⟨e, c⟩) − 1
     h = np.exp(-np.logaddexp(0, -(N @ e)))  # σ(⟨e, N[j]⟩)
     return g * c + h @ N, g * e, np.outer(h, e)
 
 
+@shaped
 def noise_distribution(
     counts: Float[np.ndarray, "V"], power: float = 0.75
 ) -> Float[np.ndarray, "V"]:
@@ -90,6 +90,7 @@ def noise_distribution(
 # --- What it is that is learned
 
 
+@shaped
 def shifted_pmi(
     number: Float[np.ndarray, "V V"], k: float, q: Float[np.ndarray, "V"]
 ) -> Float[np.ndarray, "V V"]:
@@ -102,7 +103,6 @@ def shifted_pmi(
     >>> M.tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    expects_shape("q", q, number.shape[1:])
     expects((number >= 0).all(), "number", number.min(), "numbers ≥ 0")
     expects((q > 0).all() and k > 0, "k, q", (k, float(q.min())), "positive numbers")
     r = number.sum(axis=1, keepdims=True)
@@ -116,6 +116,7 @@ def shifted_pmi(
 # --- Frequent words
 
 
+@shaped
 def keep_probability(
     counts: Float[np.ndarray, "V"], threshold: float
 ) -> Float[np.ndarray, "V"]:
