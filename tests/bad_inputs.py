@@ -646,7 +646,7 @@ CASES = [
     Case("audit without memory", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), memory=0), ValueError, ("memory: got 0", "at least 1")),
     Case("audit at a length too large", lambda: auditing.audit(torch.nn.Linear(2, 2), z(4, 2), lengths=[9]), ValueError, ("lengths: got 9", "4")),
     Case("derive of a function", lambda: derivation.derive(len), TypeError, ("module: got builtin_function_or_method", "torch.nn.Module")),
-    Case("derives of an object", lambda: derivation.derives("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
+    Case("register_rule of an object", lambda: derivation.register_rule("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
     Case("Causal of a Linear", lambda: derivation.Causal(torch.nn.Linear(2, 2)), TypeError, ("module: got Linear", "take a mask")),
     Case("pattern without a mask, of a str", lambda: derivation.pattern("A", derivation.primitive("Q", derivation.Kind.ROWWISE, "r"), "K", False), TypeError, ("keys: got str",)),
     Case("compose of nothing", lambda: derivation.compose("T"), ValueError, ("premises: got none", "at least one")),

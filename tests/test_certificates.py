@@ -24,7 +24,7 @@ from tlm_book.derivation import (
     calculus,
     coq,
     derive,
-    derives,
+    register_rule,
 )
 from tlm_book.derivation import rules as rules_of_modules
 from tlm_book.derivation.certificate import FORMS
@@ -159,9 +159,9 @@ def forget_a_premise(monkeypatch) -> nn.Module:
 
 def ask_nothing_of_keys(monkeypatch) -> nn.Module:
     monkeypatch.setattr(Derivation, "autoregressive", property(lambda self: True))
-    derives(Centring)(lambda module: calculus.primitive("centring", Kind.EQUIVARIANT, "subtracts the mean of all rows"))
+    register_rule(Centring)(lambda module: calculus.primitive("centring", Kind.EQUIVARIANT, "subtracts the mean of all rows"))
 
-    @derives(nn.Bilinear)  # stands for a layer whose keys are centred
+    @register_rule(nn.Bilinear)  # stands for a layer whose keys are centred
     def _peeking(module):
         linear = derive(nn.Linear(4, 4))
         return calculus.product("head", calculus.pattern("A", linear, derive(Centring())), linear)
@@ -175,17 +175,17 @@ def forget_the_mask(monkeypatch) -> nn.Module:
         return calculus.product("H", Derivation("A", Kind.CAUSAL_PATTERN, "softmax of scores", (rows, rows)), rows)
 
     model = tiny()
-    derives(type(model.blocks[0].attention))(unmasked)
+    register_rule(type(model.blocks[0].attention))(unmasked)
     return model
 
 
 def declare_centring(monkeypatch) -> nn.Module:
-    derives(Centring)(lambda module: calculus.primitive("centring", Kind.AUTOREGRESSIVE, "subtracts the mean of all rows"))
+    register_rule(Centring)(lambda module: calculus.primitive("centring", Kind.AUTOREGRESSIVE, "subtracts the mean of all rows"))
     return nn.Sequential(nn.Linear(4, 4), Centring())
 
 
 def call_positions_rowwise(monkeypatch) -> nn.Module:
-    derives(PositionalEncoding)(lambda module: calculus.primitive("PE", Kind.ROWWISE, "adds row i of a table to row i"))
+    register_rule(PositionalEncoding)(lambda module: calculus.primitive("PE", Kind.ROWWISE, "adds row i of a table to row i"))
     return tiny()
 
 
@@ -202,7 +202,7 @@ def test_a_mistake_in_the_calculus_is_caught(mistake, monkeypatch, compiled):
 
 @needs_coq
 def test_a_rule_of_ones_own_is_an_assumption(compiled):
-    derives(Centring)(lambda module: calculus.primitive("mine", Kind.AUTOREGRESSIVE, "because I say so"))
+    register_rule(Centring)(lambda module: calculus.primitive("mine", Kind.AUTOREGRESSIVE, "because I say so"))
     proof = derive(nn.Sequential(nn.Linear(4, 4), Centring()))
     assert coq.run(proof.certificate(), compiled).accepted
     assumed = {leaf.subject: leaf for leaf in assumptions(proof)}

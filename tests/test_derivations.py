@@ -26,7 +26,7 @@ from tlm_book.derivation import (
     compose,
     concat,
     derive,
-    derives,
+    register_rule,
     residual,
     transformers,
 )
@@ -167,12 +167,12 @@ def rules(monkeypatch):
     """The rules of the constructions above; the registry is as it was afterwards."""
     monkeypatch.setattr(rules_of_modules, "_RULES", dict(rules_of_modules._RULES))
     monkeypatch.setattr(transformers, "_WITH_MASK", dict(transformers._WITH_MASK))
-    derives(Residual)(lambda m: residual("Res", derive(m.inner)))
-    derives(Sum)(lambda m: add("sum", *map(derive, m.parts)))
-    derives(Beside)(lambda m: compose("beside", concat("[…]", *map(derive, m.parts)), derive(m.mix)))
-    derives(SelfAttention)(lambda m: derive(m.attention))
+    register_rule(Residual)(lambda m: residual("Res", derive(m.inner)))
+    register_rule(Sum)(lambda m: add("sum", *map(derive, m.parts)))
+    register_rule(Beside)(lambda m: compose("beside", concat("[…]", *map(derive, m.parts)), derive(m.mix)))
+    register_rule(SelfAttention)(lambda m: derive(m.attention))
 
-    @derives(ByHand)
+    @register_rule(ByHand)
     def _by_hand(m):
         weights = derivation.pattern("weights", derive(m.q), derive(m.k), m.causal)
         return derivation.product("by hand", weights, derive(m.v))
@@ -653,7 +653,7 @@ def test_a_rule_must_return_a_derivation():
     class Odd(nn.Module):
         pass
 
-    derives(Odd)(lambda module: "rowwise")
+    register_rule(Odd)(lambda module: "rowwise")
     with pytest.raises(TypeError, match="what the rule for Odd returns: got str, want a Derivation"):
         derive(Odd())
 

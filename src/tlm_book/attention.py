@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_positive, expects_shape
-from tlm_book.derivation import Derivation, derive, derives, pattern, product
+from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
 from tlm_book.operators import masked_softmax
 
 __all__ = [
@@ -115,7 +115,7 @@ class CausalAttention(nn.Module):
 # --- The proof, derived
 
 
-@derives(CausalAttention)
+@register_rule(CausalAttention)
 def _causal_attention(module: CausalAttention) -> Derivation:
     weights = pattern(
         "softmax(◺(QKᵀ)/√d_head)", derive(module.query), derive(module.key)

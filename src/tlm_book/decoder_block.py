@@ -7,7 +7,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_one_of, expects_shape
-from tlm_book.derivation import Derivation, add, compose, derive, derives, residual
+from tlm_book.derivation import (
+    Derivation,
+    add,
+    compose,
+    derive,
+    register_rule,
+    residual,
+)
 from tlm_book.feed_forward import FeedForward
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization
@@ -129,7 +136,7 @@ def _res(branch: Derivation) -> Derivation:
     return residual(f"Res({branch.subject})", branch)
 
 
-@derives(DecoderBlock)
+@register_rule(DecoderBlock)
 def _decoder_block(module: DecoderBlock) -> Derivation:
     N_ca = module.norm_attention
     CA = module.attention

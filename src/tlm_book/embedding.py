@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_positive, expects_tokens
-from tlm_book.derivation import Derivation, derive, derives, primitive
+from tlm_book.derivation import Derivation, derive, primitive, register_rule
 
 __all__ = [
     "Embedding",
@@ -50,6 +50,6 @@ class Embedding(nn.Module):
         return {"E": self.scale * self.table.weight.detach().double().cpu().numpy()}
 
 
-@derives(Embedding)
+@register_rule(Embedding)
 def _embedding(module: Embedding) -> Derivation:
     return primitive("Em", derive(module.table).kind, "row look-up")

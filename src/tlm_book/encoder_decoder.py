@@ -24,10 +24,10 @@ from tlm_book.derivation import (
     compose,
     concat,
     derive,
-    derives,
     pattern,
     primitive,
     product,
+    register_rule,
     residual,
 )
 from tlm_book.embedding import Embedding
@@ -457,7 +457,7 @@ class EncoderDecoder(nn.Module):
 # --- The proof, derived
 
 
-@derives(CrossBlock)
+@register_rule(CrossBlock)
 def _cross_block(module: CrossBlock) -> Derivation:
     attention, cross = module.self_attention, module.cross_attention
     for part in (attention, cross):
@@ -496,7 +496,7 @@ def _cross_block(module: CrossBlock) -> Derivation:
     return compose("CrossBlock, memory fixed", *steps)
 
 
-@derives(EncoderDecoder)
+@register_rule(EncoderDecoder)
 def _encoder_decoder(module: EncoderDecoder) -> Derivation:
     name, drop = "t ↦ T(s, t), source fixed", derive(module.dropout)
     for part in module.encoder.modules():  # a random memory is not fixed

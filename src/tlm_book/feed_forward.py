@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects_one_of, expects_positive, expects_shape
-from tlm_book.derivation import Derivation, Kind, compose, derive, derives, primitive
+from tlm_book.derivation import (
+    Derivation,
+    Kind,
+    compose,
+    derive,
+    primitive,
+    register_rule,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -60,7 +67,7 @@ class FeedForward(nn.Module):
         return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
 
 
-@derives(FeedForward)
+@register_rule(FeedForward)
 def _feed_forward(module: FeedForward) -> Derivation:
     activation = primitive(module.activation, Kind.ROWWISE, "entry by entry")
     return compose("FF", derive(module.up), activation, derive(module.down))

@@ -7,7 +7,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.derivation import Derivation, Kind, compose, derive, derives, primitive
+from tlm_book.derivation import (
+    Derivation,
+    Kind,
+    compose,
+    derive,
+    primitive,
+    register_rule,
+)
 from tlm_book.feed_forward import ACTIVATIONS
 
 __all__ = [
@@ -52,7 +59,7 @@ class MLP(nn.Module):
 # --- Layered networks in torch
 
 
-@derives(MLP)
+@register_rule(MLP)
 def _mlp(module: MLP) -> Derivation:
     first, *rest = map(derive, module.steps)
     bend = primitive(module.activation, Kind.ROWWISE, "entry by entry")

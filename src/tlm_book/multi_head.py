@@ -13,10 +13,10 @@ from tlm_book.derivation import (
     compose,
     concat,
     derive,
-    derives,
     pattern,
     primitive,
     product,
+    register_rule,
 )
 from tlm_book.operators import causal_mask
 
@@ -273,7 +273,7 @@ def _listed(name: str, h: int) -> str:
     return ", ".join(names if h < 4 else [names[0], "…", names[-1]])
 
 
-@derives(MultiHeadAttention)
+@register_rule(MultiHeadAttention)
 def _multi_head_attention(module: MultiHeadAttention) -> Derivation:
     if not module.causal:
         return primitive("MultiHeadAttention", Kind.UNPROVED, "no causal mask")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
-from tlm_book.derivation import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
 EPS_MODES = ("outside", "inside", "none")
 
@@ -78,6 +78,6 @@ class Normalization(nn.Module):
         }
 
 
-@derives(Normalization)
+@register_rule(Normalization)
 def _normalization(module: Normalization) -> Derivation:
     return primitive("N", Kind.ROWWISE, "one map for all rows")

@@ -12,7 +12,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.derivation import Derivation, Kind, derives, primitive
+from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
 KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none")
 FORMS = ("joint", "sum")
@@ -174,14 +174,14 @@ class PositionalNetwork(nn.Module):
 # --- What derivations may use
 
 
-@derives(PositionalEncoding)
+@register_rule(PositionalEncoding)
 def _positional_encoding(module: PositionalEncoding) -> Derivation:
     if module.kind == "none":
         return primitive("PE", Kind.ROWWISE, "identity")
     return primitive("PE", Kind.INDEXED_ROWWISE, "adds row i of a table to row i")
 
 
-@derives(PositionalNetwork)
+@register_rule(PositionalNetwork)
 def _positional_network(module: PositionalNetwork) -> Derivation:
     return primitive(
         "positional network",

@@ -18,7 +18,7 @@ from tlm_book.checks import (
     expects_shape,
 )
 from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
-from tlm_book.derivation import Derivation, compose, derive, derives
+from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.normalization import EPS_MODES, Normalization
@@ -433,7 +433,7 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
 # --- It never looks ahead
 
 
-@derives(TransformerLM)
+@register_rule(TransformerLM)
 def _transformer_lm(module: TransformerLM) -> Derivation:
     layers = [
         module.embedding,

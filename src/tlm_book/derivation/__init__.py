@@ -1,6 +1,6 @@
 """Derivations: proof trees of what is known of an operator, read off a torch model, and checked by a proof assistant.
 
-`calculus` has the rules of the algebra, `rules` those of modules; every layer's chapter registers its own with `derives`.
+`calculus` has the rules of the algebra, `rules` those of modules; every layer's chapter registers its own with `register_rule`.
 `certificate` writes a tree for Coq, `prove` has it checked. Written by hand; the chapter derivations explains it.
 """
 
@@ -17,7 +17,7 @@ from tlm_book.derivation.calculus import (
 )
 from tlm_book.derivation.certificate import assumptions
 from tlm_book.derivation.kinds import MEANS, Kind
-from tlm_book.derivation.rules import derive, derives
+from tlm_book.derivation.rules import derive, register_rule
 from tlm_book.derivation.transformers import Causal
 from tlm_book.derivation.tree import Derivation
 
@@ -33,7 +33,7 @@ __all__ = [
     "residual",
     "pattern",
     "product",
-    "derives",
+    "register_rule",
     "derive",
     "Causal",
     "assumptions",

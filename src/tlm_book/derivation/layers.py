@@ -8,14 +8,14 @@ from torch import nn
 
 from tlm_book.derivation.calculus import compose, primitive
 from tlm_book.derivation.kinds import Kind
-from tlm_book.derivation.rules import derive, derives
+from tlm_book.derivation.rules import derive, register_rule
 from tlm_book.derivation.tree import Derivation
 
 __all__: list[str] = []
 
 
-@derives(nn.Linear)
-@derives(nn.modules.linear.NonDynamicallyQuantizableLinear)  # attention's last layer
+@register_rule(nn.Linear)
+@register_rule(nn.modules.linear.NonDynamicallyQuantizableLinear)  # attention's last layer
 def _linear(module: nn.Linear) -> Derivation:
     return primitive(
         f"Linear({module.in_features} → {module.out_features})",
@@ -24,7 +24,7 @@ def _linear(module: nn.Linear) -> Derivation:
     )
 
 
-@derives(nn.Embedding)
+@register_rule(nn.Embedding)
 def _embedding(module: nn.Embedding) -> Derivation:
     name = f"Embedding({module.num_embeddings} → {module.embedding_dim})"
     if module.max_norm is not None:
@@ -34,7 +34,7 @@ def _embedding(module: nn.Embedding) -> Derivation:
     return primitive(name, Kind.ROWWISE, "one map for all rows")
 
 
-@derives(nn.Identity)
+@register_rule(nn.Identity)
 def _identity(module: nn.Identity) -> Derivation:
     return primitive("Identity", Kind.ROWWISE, "identity")
 
@@ -50,13 +50,13 @@ _ENTRY_BY_ENTRY = (nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.H
     nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU,
     nn.Sigmoid, nn.Softplus, nn.Softshrink, nn.Softsign, nn.Tanh, nn.Tanhshrink, nn.Threshold)  # fmt: skip
 for _type in _ENTRY_BY_ENTRY:
-    derives(_type)(_entry_by_entry)
+    register_rule(_type)(_entry_by_entry)
 
 
-@derives(nn.Softmax)
-@derives(nn.LogSoftmax)
-@derives(nn.Softmin)
-@derives(nn.GLU)
+@register_rule(nn.Softmax)
+@register_rule(nn.LogSoftmax)
+@register_rule(nn.Softmin)
+@register_rule(nn.GLU)
 def _along_an_axis(module: nn.Module) -> Derivation:
     name = f"{type(module).__name__}(dim={module.dim})"
     if module.dim != -1:
@@ -64,7 +64,7 @@ def _along_an_axis(module: nn.Module) -> Derivation:
     return primitive(name, Kind.ROWWISE, "one map for all rows")
 
 
-@derives(nn.Dropout)
+@register_rule(nn.Dropout)
 def _dropout(module: nn.Dropout) -> Derivation:
     if module.training and module.p > 0:
         return primitive(
@@ -73,8 +73,8 @@ def _dropout(module: nn.Dropout) -> Derivation:
     return primitive("Dropout", Kind.ROWWISE, "identity outside training")
 
 
-@derives(nn.LayerNorm)
-@derives(nn.RMSNorm)
+@register_rule(nn.LayerNorm)
+@register_rule(nn.RMSNorm)
 def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Derivation:
     name, shape = type(module).__name__, tuple(module.normalized_shape)
     if len(shape) != 1:
@@ -84,7 +84,7 @@ def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Derivation:
     return primitive(f"{name}({shape[0]})", Kind.ROWWISE, "one map for all rows")
 
 
-@derives(nn.Sequential)
+@register_rule(nn.Sequential)
 def _sequential(module: nn.Sequential) -> Derivation:
     if len(module) == 0:
         return primitive("Sequential", Kind.ROWWISE, "identity")

@@ -10,14 +10,14 @@ from tlm_book.derivation.calculus import expects_derivation, primitive
 from tlm_book.derivation.kinds import Kind
 from tlm_book.derivation.tree import Derivation
 
-__all__ = ["derives", "derive"]
+__all__ = ["register_rule", "derive"]
 
 Rule = Callable[[Any], Derivation]  # of modules of one type
 _R = TypeVar("_R", bound=Rule)
 _RULES: dict[type[nn.Module], Rule] = {}
 
 
-def derives(module_type: type[nn.Module]) -> Callable[[_R], _R]:
+def register_rule(module_type: type[nn.Module]) -> Callable[[_R], _R]:
     """Decorator: registers the rule by which `derive` reads modules of exactly this
     type.
 

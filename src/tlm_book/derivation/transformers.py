@@ -18,7 +18,7 @@ from tlm_book.derivation.calculus import (
     residual,
 )
 from tlm_book.derivation.kinds import Kind
-from tlm_book.derivation.rules import Rule, derive, derives
+from tlm_book.derivation.rules import Rule, derive, register_rule
 from tlm_book.derivation.tree import Derivation
 from tlm_book.operators import causal_mask
 
@@ -77,14 +77,14 @@ def _with_and_without_mask(
     module_type: type[nn.Module],
 ) -> Callable[[_TwoRules], _TwoRules]:
     def register(rule: _TwoRules) -> _TwoRules:
-        derives(module_type)(lambda module: rule(module, False))
+        register_rule(module_type)(lambda module: rule(module, False))
         _WITH_MASK[module_type] = lambda module: rule(module, True)
         return rule
 
     return register
 
 
-@derives(Causal)
+@register_rule(Causal)
 def _causal(module: Causal) -> Derivation:
     if type(module.module) not in _WITH_MASK:
         name = type(module.module).__name__
