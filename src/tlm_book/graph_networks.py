@@ -26,7 +26,8 @@ __all__ = [
 
 
 class MLP(nn.Module):
-    """z⁽ᴸ⁾ of a layered network, for every row: affine maps with bends between them.
+    """z⁽ᴸ⁾ of a layered network, for every row: affine maps with activations
+    between them.
     (B-mlp-preact, B-mlp-function)
 
     `widths` are n_0, …, n_L. x: (*batch, n_0) → (*batch, n_L). TypeError or

@@ -20,34 +20,14 @@ REDUCTIONS = ("weighted", "row_mean", "sum")
 
 __all__ = [
     "REDUCTIONS",
-    "shift",
     "token_log_probs",
     "weighted_loss",
+    "shift",
     "chunked_loss",
 ]
 
 
-# --- In torch
-
-
-def shift(
-    tokens: Int[Tensor, "*batch n"], start: int = 0
-) -> Int[Tensor, "*batch n"]:
-    """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
-
-    ValueError when there is no token.
-
-    >>> shift(torch.tensor([2, 0, 1]), start=3)
-    tensor([3, 2, 0])
-    """
-    expects(
-        tokens.dim() >= 1 and tokens.shape[-1] >= 1,
-        "tokens",
-        f"shape {tuple(tokens.shape)}",
-        "at least one token in a row",
-    )
-    first = torch.full_like(tokens[..., :1], start)
-    return torch.cat((first, tokens[..., :-1]), dim=-1)
+# --- Shift by one
 
 
 def _expects_same_shape(
@@ -69,6 +49,9 @@ def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
         expects_tokens("tokens", tokens, V)
 
 
+# --- The log-probability of a token
+
+
 def token_log_probs(
     logits: Float[Tensor, "*batch n V"], tokens: Int[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
@@ -81,6 +64,9 @@ def token_log_probs(
     return -F.cross_entropy(
         logits.flatten(0, -2), tokens.flatten().long(), reduction="none"
     ).view(tokens.shape)
+
+
+# --- Many texts at once
 
 
 def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
@@ -124,6 +110,29 @@ def weighted_loss(
     y = token_log_probs(logits, tokens)
     w = torch.ones_like(y) if weights is None else weights
     return -(_shares(w, tuple(y.shape), reduction) * y).sum()
+
+
+# --- In torch
+
+
+def shift(
+    tokens: Int[Tensor, "*batch n"], start: int = 0
+) -> Int[Tensor, "*batch n"]:
+    """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
+
+    ValueError when there is no token.
+
+    >>> shift(torch.tensor([2, 0, 1]), start=3)
+    tensor([3, 2, 0])
+    """
+    expects(
+        tokens.dim() >= 1 and tokens.shape[-1] >= 1,
+        "tokens",
+        f"shape {tuple(tokens.shape)}",
+        "at least one token in a row",
+    )
+    first = torch.full_like(tokens[..., :1], start)
+    return torch.cat((first, tokens[..., :-1]), dim=-1)
 
 
 # --- A large vocabulary: the loss in chunks

@@ -133,7 +133,7 @@ def mlp(
     activation: Callable[[Any], Any] = relu,
 ) -> Float[np.ndarray, "*n d_out"]:
     """z⁽ᴸ⁾ with z⁽ˡ⁾ = a⁽ˡ⁻¹⁾ W⁽ˡ⁾ + b⁽ˡ⁾, a⁽⁰⁾ = x, a⁽ˡ⁾ = σ(z⁽ˡ⁾): affine maps with
-    bends between them. (B-mlp-preact, B-mlp-act, B-mlp-function)
+    activations between them. (B-mlp-preact, B-mlp-act, B-mlp-function)
 
     X is one row or a matrix of rows. ValueError when there is no weight matrix, not
     one bias for each, or a shape that does not fit.
