@@ -9,13 +9,53 @@ from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
-from tlm_book.operators import masked_softmax
+from tlm_book.operators import masked_softmax as torch_masked_softmax
 
 __all__ = [
+    "CausalAttention",
     "attention_pattern",
     "attention",
-    "CausalAttention",
 ]
+
+
+# --- Definition
+
+
+class CausalAttention(nn.Module):
+    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head,
+    no biases. (W-ca1-def)
+
+    `d_head` is d_model unless given. ValueError for an input of another width than
+    d_model.
+    """
+
+    def __init__(self, d_model: int, d_head: int | None = None) -> None:
+        super().__init__()
+        d_head = d_model if d_head is None else d_head
+        expects_positive(d_model=d_model, d_head=d_head)
+        self.d_model = d_model
+        self.query = nn.Linear(d_model, d_head, bias=False)
+        self.key = nn.Linear(d_model, d_head, bias=False)
+        self.value = nn.Linear(d_model, d_head, bias=False)
+
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n k"]:
+        if x.dim() < 2 or x.shape[-1] != self.d_model:
+            expects_shape("x", x, ("n", self.d_model))
+        return attention(self.query(x), self.key(x), self.value(x))
+
+    def attention_weights(
+        self, x: Float[Tensor, "*batch n d"]
+    ) -> Float[Tensor, "*batch n n"]:
+        """The attention weights for this input."""
+        expects_shape("x", x, ("n", self.d_model))
+        return attention_pattern(self.query(x), self.key(x))
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"W_Q", "W_K", "W_V"} as float64 copies, for
+        `spec.attention.causal_attention`."""
+        layers = {"W_Q": self.query, "W_K": self.key, "W_V": self.value}
+        kept = {name: layer.weight.T.detach() for name, layer in layers.items()}
+        return {name: W.double().cpu().numpy().copy() for name, W in kept.items()}
 
 
 # --- The implementation
@@ -38,7 +78,7 @@ def attention_pattern(
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
-    return masked_softmax(scores) if causal else scores.softmax(-1)
+    return torch_masked_softmax(scores) if causal else scores.softmax(-1)
 
 
 def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
@@ -73,43 +113,6 @@ def attention(
         )
         return result.reshape(*q.shape[:-1], v.shape[-1])
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-
-
-class CausalAttention(nn.Module):
-    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head,
-    no biases. (W-ca1-def)
-
-    `d_head` is d_model unless given. ValueError for an input of another width than
-    d_model.
-    """
-
-    def __init__(self, d_model: int, d_head: int | None = None) -> None:
-        super().__init__()
-        d_head = d_model if d_head is None else d_head
-        expects_positive(d_model=d_model, d_head=d_head)
-        self.d_model = d_model
-        self.query = nn.Linear(d_model, d_head, bias=False)
-        self.key = nn.Linear(d_model, d_head, bias=False)
-        self.value = nn.Linear(d_model, d_head, bias=False)
-
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n k"]:
-        if x.dim() < 2 or x.shape[-1] != self.d_model:
-            expects_shape("x", x, ("n", self.d_model))
-        return attention(self.query(x), self.key(x), self.value(x))
-
-    def pattern(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n n"]:
-        """The attention weights for this input."""
-        expects_shape("x", x, ("n", self.d_model))
-        return attention_pattern(self.query(x), self.key(x))
-
-    def spec_weights(self) -> dict[str, np.ndarray]:
-        """{"W_Q", "W_K", "W_V"} as float64 copies, for
-        `spec.attention.causal_attention`."""
-        layers = {"W_Q": self.query, "W_K": self.key, "W_V": self.value}
-        return {
-            name: layer.weight.T.detach().double().cpu().numpy().copy()
-            for name, layer in layers.items()
-        }
 
 
 # --- The proof, derived

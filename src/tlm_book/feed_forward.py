@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-# --- The layer in torch
+# --- The bend
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -34,6 +34,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
+
+
+# --- The feed-forward layer of a transformer
 
 
 class FeedForward(nn.Module):
@@ -58,13 +61,12 @@ class FeedForward(nn.Module):
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"A", "k", "B", "l"} as float64 arrays, for
         `spec.feed_forward.feed_forward`."""
-        weights = {
-            "A": self.up.weight.T,
-            "k": self.up.bias,
-            "B": self.down.weight.T,
-            "l": self.down.bias,
-        }
+        up, down = self.up, self.down
+        weights = {"A": up.weight.T, "k": up.bias, "B": down.weight.T, "l": down.bias}
         return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
+
+
+# --- The layer in torch
 
 
 @register_rule(FeedForward)

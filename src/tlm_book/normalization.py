@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-# --- The layer in torch
+# --- To normalize, and the layer
 
 
 class Normalization(nn.Module):
@@ -49,13 +49,8 @@ class Normalization(nn.Module):
         self.eps, self.eps_mode = eps, eps_mode
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        expects(
-            x.is_floating_point(),
-            "x",
-            f"dtype {x.dtype}",
-            "floating point numbers",
-            TypeError,
-        )
+        real = x.is_floating_point()
+        expects(real, "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
         expects_shape("x", x, tuple(self.weight.shape))
         if self.eps_mode == "inside":
             return F.layer_norm(
@@ -66,16 +61,16 @@ class Normalization(nn.Module):
         sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)
         if self.eps_mode == "outside":
             sigma = sigma + self.eps
-        return torch.addcmul(self.bias, self.weight, (wide - mean) / sigma).to(
-            x.dtype
-        )
+        y = torch.addcmul(self.bias, self.weight, (wide - mean) / sigma)
+        return y.to(x.dtype)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""
-        return {
-            "a": self.weight.detach().double().cpu().numpy(),
-            "b": self.bias.detach().double().cpu().numpy(),
-        }
+        weights = {"a": self.weight, "b": self.bias}
+        return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
+
+
+# --- The layer in torch
 
 
 @register_rule(Normalization)

@@ -20,38 +20,13 @@ FORMS = ("joint", "sum")
 __all__ = [
     "KINDS",
     "FORMS",
-    "sinusoidal_table",
     "PositionalEncoding",
     "PositionalNetwork",
+    "sinusoidal_table",
 ]
 
 
-# --- The layer in torch
-
-
-def sinusoidal_table(
-    max_len: int, d_model: int, start: int = 1, base: float = 10000.0
-) -> Float[Tensor, "M d"]:
-    """The table of sines and cosines in float64: row p holds position start + p.
-    (W-pe-formula-def)
-
-    ValueError when d_model is odd.
-
-    >>> sinusoidal_table(100, 6).shape
-    torch.Size([100, 6])
-    """
-    expects_positive(max_len=max_len, d_model=d_model)
-    expects(
-        d_model % 2 == 0,
-        "d_model",
-        d_model,
-        "an even width: each sine needs its cosine",
-    )
-    position = torch.arange(start, start + max_len, dtype=torch.float64)
-    frequency = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    angle = position[:, None] * frequency  # (M, d/2)
-    # sin and cos side by side: (M, d)
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
+# --- The layer: add the first rows of a table
 
 
 class PositionalEncoding(nn.Module):
@@ -87,25 +62,15 @@ class PositionalEncoding(nn.Module):
         elif kind == "learned":
             table = 0.02 * torch.randn(max_len, d_model)
         else:
-            table = sinusoidal_table(max_len, d_model, start).to(
-                torch.get_default_dtype()
-            )
+            table = sinusoidal_table(max_len, d_model, start)
+            table = table.to(torch.get_default_dtype())
         if kind in ("learned", "learned_from_sinusoid"):
             self.table = nn.Parameter(table)
         else:
             self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        expects(
-            x.is_floating_point(),
-            "x",
-            f"dtype {x.dtype}",
-            "floating point rows, not tokens",
-            TypeError,
-        )
-        expects_shape("x", x, ("n", self.d_model))
-        n = x.shape[-2]
-        expects_length("x", n, self.max_len)
+        n = _checked_rows(x, self.max_len, self.d_model)
         return x if self.kind == "none" else x + self.table[:n]
 
     def spec_weights(self) -> dict[str, np.ndarray]:
@@ -114,7 +79,7 @@ class PositionalEncoding(nn.Module):
         return {"P": self.table.detach().double().cpu().numpy()}
 
 
-# --- The two network forms
+# --- A small network for content and place
 
 
 class PositionalNetwork(nn.Module):
@@ -148,16 +113,7 @@ class PositionalNetwork(nn.Module):
             self.W_ze = nn.Parameter(torch.randn(back) / d_hidden**0.5)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        expects(
-            x.is_floating_point(),
-            "x",
-            f"dtype {x.dtype}",
-            "floating point rows, not tokens",
-            TypeError,
-        )
-        expects_shape("x", x, ("n", self.d_model))
-        n = x.shape[-2]
-        expects_length("x", n, self.max_len)
+        n = _checked_rows(x, self.max_len, self.d_model)
         content, place = x @ self.W_x, self.W_e[:n]  # (…, n, k), (n, k)
         if self.form == "joint":
             return (content + place).relu() @ self.W_z
@@ -165,10 +121,48 @@ class PositionalNetwork(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """The weights as float64, named as in `spec.positional_encoding`."""
-        return {
-            name: W.detach().double().cpu().numpy()
-            for name, W in self.named_parameters()
-        }
+        weights = dict(self.named_parameters())
+        return {k: W.detach().double().cpu().numpy() for k, W in weights.items()}
+
+
+# --- The table of sines and cosines
+
+
+def sinusoidal_table(
+    max_len: int, d_model: int, start: int = 1, base: float = 10000.0
+) -> Float[Tensor, "M d"]:
+    """The table of sines and cosines in float64: row p holds position start + p.
+    (W-pe-formula-def)
+
+    ValueError when d_model is odd.
+
+    >>> sinusoidal_table(100, 6).shape
+    torch.Size([100, 6])
+    """
+    expects_positive(max_len=max_len, d_model=d_model)
+    expects(
+        d_model % 2 == 0,
+        "d_model",
+        d_model,
+        "an even width: each sine needs its cosine",
+    )
+    position = torch.arange(start, start + max_len, dtype=torch.float64)
+    frequency = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angle = position[:, None] * frequency  # (M, d/2)
+    # sin and cos side by side: (M, d)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
+
+
+# --- The layer in torch
+
+
+def _checked_rows(x: Float[Tensor, "*batch n d"], max_len: int, d_model: int) -> int:
+    """The number of rows n of x: (…, n, d_model), floating point, 1 ≤ n ≤ max_len."""
+    wants = "floating point rows, not tokens"
+    expects(x.is_floating_point(), "x", f"dtype {x.dtype}", wants, TypeError)
+    expects_shape("x", x, ("n", d_model))
+    expects_length("x", x.shape[-2], max_len)
+    return x.shape[-2]
 
 
 # --- What derivations may use

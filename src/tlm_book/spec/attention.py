@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_shape
+from tlm_book.checks import expects, shaped
 from tlm_book.spec.operators import masked_softmax, softmax
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
 # --- Definition
 
 
+@shaped
 def attention_pattern(
     Q: Float[np.ndarray, "n k"],
     K: Float[np.ndarray, "m k"],
@@ -32,13 +33,13 @@ def attention_pattern(
     >>> attention_pattern(np.zeros((2, 1)), np.ones((2, 1))).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
-    expects_shape("K", K, ("m", Q.shape[1]))
     expects(len(K) >= 1, "K", "0 rows", "at least one key")
     c = 1 / math.sqrt(Q.shape[1]) if scale is None else scale
     S = c * (Q @ K.T)
     return masked_softmax(S) if causal else softmax(S)
 
 
+@shaped
 def attention(
     Q: Float[np.ndarray, "n k"],
     K: Float[np.ndarray, "m k"],
@@ -52,10 +53,10 @@ def attention(
     ValueError when the widths of Q and K, or the numbers of keys and values, differ,
     and without a key.
     """
-    expects_shape("V", V, (len(K), "v"))
     return attention_pattern(Q, K, causal, scale) @ V
 
 
+@shaped
 def causal_attention(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "d k"],
@@ -65,8 +66,6 @@ def causal_attention(
 ) -> Float[np.ndarray, "n v"]:
     """CA(X) = softmax(◺(QKᵀ)/√k) V with Q = XW_Q, K = XW_K, V = XW_V. (W-ca1-def)
 
-    ValueError when a weight matrix has not as many rows as X has columns.
+    ValueError when the shapes of X and the weight matrices do not fit.
     """
-    for name, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V)):
-        expects_shape(name, W, (X.shape[1], "k"))
     return attention(X @ W_Q, X @ W_K, X @ W_V, causal=True, scale=scale)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float, Real
 
-from tlm_book.checks import expects_one_of, expects_shape
+from tlm_book.checks import expects_one_of, shaped
 
 Entries: TypeAlias = Real[np.ndarray, "..."] | float  # an array, or one number
 
@@ -49,9 +49,6 @@ def silu(x: Entries) -> Entries:
     return x / (1 + np.exp(-x))
 
 
-# --- The feed-forward layer of a transformer
-
-
 FORMULAS: dict[str, Callable[[Any], Any]] = {
     "relu": relu,
     "gelu": gelu,
@@ -60,6 +57,10 @@ FORMULAS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# --- The feed-forward layer of a transformer
+
+
+@shaped
 def feed_forward(
     X: Float[np.ndarray, "n d"],
     A: Float[np.ndarray, "d f"],
@@ -74,11 +75,4 @@ def feed_forward(
     one of "relu", "gelu", "gelu_tanh", "silu".
     """
     expects_one_of("activation", activation, tuple(FORMULAS))
-    expects_shape("A", A, (X.shape[1], "f"))
-    for name, weight, shape in (
-        ("k", k, A.shape[1:]),
-        ("B", B, A.shape[::-1]),
-        ("l", l, A.shape[:1]),
-    ):
-        expects_shape(name, weight, shape)
     return FORMULAS[activation](X @ A + k) @ B + l

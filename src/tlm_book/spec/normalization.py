@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_one_of, expects_shape
+from tlm_book.checks import expects, expects_one_of, shaped
 
 EPS_MODES = ("outside", "inside", "none")
 
@@ -23,6 +23,7 @@ __all__ = [
 # --- To standardize
 
 
+@shaped
 def standardize(
     x: Float[np.ndarray, "d"], eps: float = 1e-6, eps_mode: str = "outside"
 ) -> Float[np.ndarray, "d"]:
@@ -36,10 +37,7 @@ def standardize(
     array([-1.25, -0.75, -0.25,  0.75,  1.5 ])
     """
     expects_one_of("eps_mode", eps_mode, EPS_MODES)
-    expects(x.ndim == 1, "x", f"shape {x.shape}", "(d)")
-    # subtracting a number changes nothing in ℝ; in floating point it makes a
-    # constant row exactly 0
-    v = x - x[0]
+    v = x - x[0]  # the same in ℝ; in floating point a constant row is exactly 0
     u = v - v.mean()
     sigma = np.sqrt(np.mean(u**2))
     if eps_mode == "outside":
@@ -52,6 +50,7 @@ def standardize(
 # --- To normalize, and the layer
 
 
+@shaped
 def normalize(
     x: Float[np.ndarray, "d"],
     a: Float[np.ndarray, "d"],
@@ -63,11 +62,10 @@ def normalize(
 
     ValueError when a or b is not as long as x.
     """
-    expects_shape("a", a, x.shape)
-    expects_shape("b", b, x.shape)
     return a * standardize(x, eps, eps_mode) + b
 
 
+@shaped
 def layer_norm(
     X: Float[np.ndarray, "n d"],
     a: Float[np.ndarray, "d"],
@@ -86,6 +84,7 @@ def layer_norm(
 # --- Over any set of axes
 
 
+@shaped
 def standardize_over(
     X: Float[np.ndarray, "..."],
     axes: tuple[int, ...],
@@ -119,6 +118,7 @@ def standardize_over(
 NORM_AXES = {"batch": (0, 2), "instance": (2,), "layer": (1, 2)}
 
 
+@shaped
 def normalize_over(
     X: Float[np.ndarray, "batch chans layer"],
     gamma: Float[np.ndarray, "..."],
@@ -134,7 +134,6 @@ def normalize_over(
     kind or shape.
     """
     expects_one_of("kind", kind, tuple(NORM_AXES))
-    expects(X.ndim == 3, "X", f"shape {X.shape}", "(batch, chans, layer)")
     shape = X.shape[1:] if kind == "layer" else X.shape[1:2]
     for name, weight in (("gamma", gamma), ("beta", beta)):
         expects(weight.shape == shape, name, f"shape {weight.shape}", str(shape))

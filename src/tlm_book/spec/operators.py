@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, shaped
 
 Operator = Callable[[Shaped[np.ndarray, "n ..."]], Shaped[np.ndarray, "n k"]]
 
@@ -130,6 +130,7 @@ def is_equivariant(
 # --- The mask and softmax
 
 
+@shaped
 def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """◺A: entry (i, j) of A where j ≤ i, −∞ where j > i. (W-mask-op-def)
 
@@ -139,11 +140,11 @@ def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     array([[  1., -inf],
            [  1.,   1.]])
     """
-    expects(A.ndim == 2, "A", f"shape {A.shape}", "(n, m)")
     i, j = np.indices(A.shape)
     return np.where(j <= i, A, -np.inf)
 
 
+@shaped
 def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0.
 
@@ -154,8 +155,7 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     >>> softmax(np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    fits = A.ndim == 2 and A.shape[1] > 0
-    expects(fits, "A", f"shape {A.shape}", "(n, m) with m ≥ 1")
+    expects(A.shape[1] > 0, "A", f"shape {A.shape}", "(n, m) with m ≥ 1")
     E = np.exp(A - A.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects, expects_length, expects_positive, expects_shape
+from tlm_book.checks import expects, expects_length, expects_positive, shaped
 
 __all__ = [
     "add_positions",
@@ -18,6 +18,7 @@ __all__ = [
 # --- The layer: add the first rows of a table
 
 
+@shaped
 def add_positions(
     X: Float[np.ndarray, "n d"], P: Float[np.ndarray, "M d"]
 ) -> Float[np.ndarray, "n d"]:
@@ -29,13 +30,13 @@ def add_positions(
     array([[1., 2.]])
     """
     expects_length("X", len(X), len(P))
-    expects_shape("X", X, ("n", P.shape[1]))
     return X + P[: len(X)]
 
 
 # --- Appending, adding, learning
 
 
+@shaped
 def append_positions(
     X: Float[np.ndarray, "n d"], M: int
 ) -> Float[np.ndarray, "n width"]:
@@ -49,7 +50,6 @@ def append_positions(
            [7., 0., 1., 0.]])
     """
     expects_positive(M=M)
-    expects_shape("X", X, ("n", "d"))
     expects_length("X", len(X), M)
     return np.hstack([X, np.eye(M)[: len(X)]])
 
@@ -57,6 +57,7 @@ def append_positions(
 # --- A small network for content and place
 
 
+@shaped
 def joint_positions(
     X: Float[np.ndarray, "n d"],
     W_x: Float[np.ndarray, "d k"],
@@ -68,13 +69,11 @@ def joint_positions(
 
     ValueError for shapes that do not fit, no rows, or more than M rows.
     """
-    expects_shape("X", X, ("n", len(W_x)))
-    expects_shape("W_e", W_e, ("M", W_x.shape[1]))
-    expects_shape("W_z", W_z, (W_x.shape[1], "d"))
     X_with_e = append_positions(X, len(W_e))
     return np.maximum(X_with_e @ np.vstack([W_x, W_e]), 0) @ W_z
 
 
+@shaped
 def summed_positions(
     X: Float[np.ndarray, "n d"],
     W_x: Float[np.ndarray, "d k"],
@@ -86,10 +85,6 @@ def summed_positions(
 
     ValueError for shapes that do not fit, no rows, or more than M rows.
     """
-    expects_shape("X", X, ("n", len(W_x)))
-    expects_shape("W_e", W_e, ("M", W_x.shape[1]))
-    expects_shape("W_zx", W_zx, (W_x.shape[1], "d"))
-    expects_shape("W_ze", W_ze, W_zx.shape)
     e = append_positions(np.zeros((len(X), 0)), len(W_e))
     return np.maximum(X @ W_x, 0) @ W_zx + np.maximum(e @ W_e, 0) @ W_ze
 
