@@ -12,6 +12,7 @@ import ast
 import contextlib
 import hashlib
 import importlib
+import inspect
 import io
 import json
 import os
@@ -234,19 +235,19 @@ class Chapter:
 
 
 def look_up(space: Mapping[str, object], name: str) -> Callable[..., object] | None:
-    """The function of that name, also a method; None where there is none."""
+    """The function of that name, also a method, without its decorators; None where there is none."""
     first, *rest = name.split(".")
     found = space.get(first)
     for part in rest:
         found = vars(found).get(part) if found is not None else None
-    return found if hasattr(found, "__code__") else None
+    return inspect.unwrap(found) if hasattr(found, "__code__") else None
 
 
 def put(function: Callable[..., object], mutant: Mutant) -> None:
     """Give a function that lives on in many places the mutant's code and default values."""
     made: dict[str, object] = {}
     exec(compile(mutant.source, "<mutant>", "exec"), dict(function.__globals__), made)
-    new = made[mutant.function.split(".")[-1]]
+    new = inspect.unwrap(made[mutant.function.split(".")[-1]])
     function.__code__, function.__defaults__, function.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
 
 

@@ -215,18 +215,19 @@ def places(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str, int | None
 
 
 def head(statement: ast.AST) -> str:
-    """The statement in one line: of a loop, a condition or a function only the first."""
+    """The statement in one line: of a loop, a condition or a function only the first, without decorators."""
     text = ast.unparse(statement)
-    return text.splitlines()[0] if hasattr(statement, "body") else " ".join(text.split())
+    return next(line for line in text.splitlines() if not line.startswith("@")) if hasattr(statement, "body") else " ".join(text.split())
 
 
 def stripped(function: ast.FunctionDef) -> str:
-    """The function without docstring and annotations: what its mutants depend on."""
+    """The function without docstring, annotations and the check of its shapes: what its mutants depend on."""
     new = copy.deepcopy(function)
     for node in ast.walk(new):
         for field in ("annotation", "returns"):
             if getattr(node, field, None) is not None and not isinstance(node, ast.AnnAssign):
                 setattr(node, field, None)
+    new.decorator_list = [part for part in new.decorator_list if ast.unparse(part) != "shaped"]
     if ast.get_docstring(new) is not None:
         new.body = new.body[1:] or [ast.Pass()]
     return ast.unparse(new)

@@ -1,5 +1,6 @@
 """The tool that breaks the specification mechanically (tests/mutants.py), and what it measured last: `make mutants` measures again."""
 
+import ast
 import textwrap
 
 import chapters as book
@@ -13,10 +14,10 @@ RESULTS = mutants.read_json(mutants.RESULTS, {})
 WHY = mutants.reasons()
 
 
-def survivors_of(definition: str, check: str) -> list[str]:
+def survivors_of(definition: str, check: str, imports: str = "") -> list[str]:
     """What stands in the mutants of `planted` that this check cell lets pass."""
     definition = textwrap.dedent(definition).strip()
-    chapter = mutants.Chapter("toy", [f"#| export spec.toy\n{definition}", f"#| checks: T-toy\n{check}"], {"planted": definition})
+    chapter = mutants.Chapter("toy", [f"#| export spec.toy\n{imports}\n{definition}", f"#| checks: T-toy\n{check}"], {"planted": definition})
     chapter.patience = 0.2
     chapter.rehearse()
     made = mutating.all_mutants("planted", definition)
@@ -34,6 +35,13 @@ def test_a_weak_check_leaves_survivors_and_a_strong_one_none():
     assert {"return 3 * x + 1", "return x + 1", "return 1"} <= set(weak)
     assert "return 2 * x + 2" not in weak and "return 2 * x - 1" not in weak
     assert survivors_of(LINE, "assert [planted(x) for x in (0, 1, 3)] == [1, 3, 7]") == []
+
+
+def test_mutants_stand_below_the_check_of_shapes():
+    """The decorator keeps the function that it was given: this one has to change."""
+    checked, imports = "@shaped\n" + textwrap.dedent(LINE).strip(), "from tlm_book.checks import shaped"
+    assert survivors_of(checked, "assert [planted(x) for x in (0, 1, 3)] == [1, 3, 7]", imports) == []
+    assert {mutating.head(ast.parse(checked).body[0])} == {"def planted(x):"}
 
 
 def test_a_run_without_end_is_caught():
