@@ -19,7 +19,7 @@ import transformers
 from speed import copy_weights
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tlm_book.inference import Decoder, generate
+from tlm_book.inference import CachedModel, generate
 from tlm_book.transformer_lm import Config, TransformerLM
 
 SIZES = {
@@ -76,7 +76,7 @@ def writing(name: str, activation: str, options: object) -> dict[str, object]:
 def cost(name: str, options: object) -> dict[str, object]:
     """Milliseconds of the n-th token, and the slope of log cost over log n, by both clocks."""
     ours, _ = models(SIZES[name], "gelu_new", options.device)
-    decoder, token = Decoder(ours, options.compile), torch.tensor([1], device=options.device)
+    decoder, token = CachedModel(ours, options.compile), torch.tensor([1], device=options.device)
     decoder.read([torch.randint(SIZES[name]["vocab_size"], (CONTEXT - 1,), device=options.device)])
 
     def around(n: int) -> None:

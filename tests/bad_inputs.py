@@ -19,6 +19,7 @@ import torch
 from tlm_book import (
     attention,
     auditing,
+    corpora,
     decoder_block,
     derivation,
     embedding,
@@ -60,7 +61,6 @@ from tlm_book.spec import operators as s_operators
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
 from tlm_book.spec import transformer_lm as s_transformer_lm
-from tlm_book.spec import translation as s_translation
 from tlm_book.spec import word_vectors as s_word_vectors
 from tlm_book.tokenization import Tokenizer, Vocabulary
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -143,8 +143,8 @@ def unmasked_model() -> TransformerLM:
     return made
 
 
-def full_decoder() -> inference.Decoder:
-    decoder = inference.Decoder(model())
+def full_cache() -> inference.CachedModel:
+    decoder = inference.CachedModel(model())
     decoder.read([tokens(*[1] * M)])
     return decoder
 
@@ -759,15 +759,15 @@ CASES = [
     Case("stream_text on_overflow", lambda: inference.stream_text(model(), tokenizer(), "hi", on_overflow="?"), ValueError, ("on_overflow: got '?'",)),
     Case("LM beam_search width 0", lambda: inference.beam_search(model(), tokens(1), 2, width=0), ValueError, ("width: got 0", "at least 1")),
     Case("LM beam_search n_new 0", lambda: inference.beam_search(model(), tokens(1), 0), ValueError, ("n_new: got 0", "at least 1")),
-    Case("LM beam_search length_power", lambda: inference.beam_search(model(), tokens(1), 2, length_power=-1), ValueError, ("length_power: got -1", "≥ 0")),
+    Case("LM beam_search length_penalty", lambda: inference.beam_search(model(), tokens(1), 2, length_penalty=-1), ValueError, ("length_penalty: got -1", "≥ 0")),
     Case("LM beam_search too long", lambda: inference.beam_search(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"max_len = {M}")),
     Case("LM beam_search from nan", lambda: inference.beam_search(spoiled_model(), tokens(1), 1), ValueError, ("model: got scores", "finite")),
-    Case("Decoder another model", lambda: inference.Decoder(torch.nn.Identity()), TypeError, ("model: got Identity", "TransformerLM")),
-    Case("Decoder without mask", lambda: inference.Decoder(unmasked_model()), ValueError, ("model: got attention without mask", "mask")),
-    Case("Decoder text too long", lambda: inference.Decoder(model()).read([tokens(*[1] * (M + 1))]), ValueError, (f"texts: got {M + 1} rows", f"max_len = {M}")),
-    Case("Decoder empty text", lambda: inference.Decoder(model()).read([tokens(1), tokens()]), ValueError, ("texts: got 0 rows", "from 1")),
-    Case("Decoder no texts", lambda: inference.Decoder(model()).read([]), ValueError, ("texts: got none", "at least one")),
-    Case("Decoder step when full", lambda: full_decoder().step(tokens(1)), ValueError, (f"text: got {M + 1} rows", f"max_len = {M}")),
+    Case("CachedModel another model", lambda: inference.CachedModel(torch.nn.Identity()), TypeError, ("model: got Identity", "TransformerLM")),
+    Case("CachedModel without mask", lambda: inference.CachedModel(unmasked_model()), ValueError, ("model: got attention without mask", "mask")),
+    Case("CachedModel text too long", lambda: inference.CachedModel(model()).read([tokens(*[1] * (M + 1))]), ValueError, (f"texts: got {M + 1} rows", f"max_len = {M}")),
+    Case("CachedModel empty text", lambda: inference.CachedModel(model()).read([tokens(1), tokens()]), ValueError, ("texts: got 0 rows", "from 1")),
+    Case("CachedModel no texts", lambda: inference.CachedModel(model()).read([]), ValueError, ("texts: got none", "at least one")),
+    Case("CachedModel step when full", lambda: full_cache().step(tokens(1)), ValueError, (f"text: got {M + 1} rows", f"max_len = {M}")),
     Case("step_flops n 0", lambda: inference.step_flops(tiny(), 0), ValueError, ("n: got 0", "at least 1")),
     Case("generate a number", lambda: inference.generate(model(), torch.tensor(1), 1), ValueError, ("tokens: got shape ()", "(n)")),
     Case("generate empty prompt", lambda: inference.generate(model(), tokens(), 1), ValueError, ("tokens: got an empty prompt", "at least 1")),
@@ -794,11 +794,11 @@ CASES = [
     Case("translate bytes", lambda: translation.translate(french_english(), b"a"), TypeError, ("sentence: got bytes", "str")),
     Case("translate beam of 0", lambda: translation.translate(french_english(), "a", width=0), ValueError, ("width: got 0", "at least 1")),
     Case("translate beam of 1.5", lambda: translation.translate(french_english(), "a", width=1.5), TypeError, ("width: got 1.5", "whole number")),
-    Case("translate length_power nan", lambda: translation.translate(french_english(), "a", width=2, length_power=float("nan")), ValueError, ("length_power: got nan", "≥ 0")),
+    Case("translate length_penalty nan", lambda: translation.translate(french_english(), "a", width=2, length_penalty=float("nan")), ValueError, ("length_penalty: got nan", "≥ 0")),
     Case("translate_all one str", lambda: translation.translate_all(french_english(), "a"), TypeError, ("sentences: got one str", "a list")),
     Case("translate_all none", lambda: translation.translate_all(french_english(), []), ValueError, ("sentences: got none", "at least one")),
     Case("WordList decode number", lambda: translation.WordList(("a",)).decode([4]), IndexError, ("tokens: got 4", "0 to 3")),
-    Case("sentence_pairs 0", lambda: translation.sentence_pairs(0), ValueError, ("count: got 0", "at least 1")),
+    Case("sentence_pairs 0", lambda: corpora.sentence_pairs(0), ValueError, ("count: got 0", "at least 1")),
     Case("train_translator nothing", lambda: translation.train_translator([]), ValueError, ("pairs: got none", "at least one")),
     Case("translation_loss start", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(1, 3, 2)[None]), ValueError, ("target: got a start sign", "only")),
     Case("translation_loss no stop", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(3, 4)[None]), ValueError, ("target: got a sentence without the stop sign", "one at the end")),
@@ -810,10 +810,10 @@ CASES = [
     Case("greedy_search max_new 0", lambda: translation.greedy_search(translator(), tokens(3)[None], max_new=0), ValueError, ("max_new: got 0", "at least 1")),
     Case("greedy_search max_new 9", lambda: translation.greedy_search(translator(), tokens(3)[None], max_new=9), ValueError, ("max_new: got 9", "at most max_len = 8")),
     Case("greedy_search visible", lambda: translation.greedy_search(translator(), tokens(3, 4)[None], torch.ones(2, 2, dtype=torch.bool)), ValueError, ("visible: got shape (2, 2)", "(1, 2)")),
-    Case("beam_search width 0", lambda: translation.beam_search(translator(), tokens(3)[None], width=0), ValueError, ("width: got 0", "at least 1")),
-    Case("beam_search from nan", lambda: translation.beam_search(spoiled_translator(), tokens(3)[None]), ValueError, ("model: got scores", "finite")),
-    Case("beam_search other model", lambda: translation.beam_search(model(), tokens(3)[None]), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
-    Case("spec beam_search width 0", lambda: s_translation.beam_search(lambda y: X(len(y), 3), 0, 1, 4, 0), ValueError, ("width: got 0", "at least 1")),
+    Case("beam_translations width 0", lambda: translation.beam_translations(translator(), tokens(3)[None], width=0), ValueError, ("width: got 0", "at least 1")),
+    Case("beam_translations from nan", lambda: translation.beam_translations(spoiled_translator(), tokens(3)[None]), ValueError, ("model: got scores", "finite")),
+    Case("beam_translations other model", lambda: translation.beam_translations(model(), tokens(3)[None]), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
+    Case("spec beam_search n_new 0", lambda: s_inference.beam_search(lambda y: X(len(y), 3), ids(), 0, 1), ValueError, ("n_new: got 0", "at least 1")),
     Case("EncoderDecoderConfig halves of what is learned", lambda: encoder_decoder.EncoderDecoderConfig(4, pe="learned", pe_halves=True), ValueError, ("pe_halves: got True", "pe = 'learned'")),
     Case("EncoderDecoderConfig halves text", lambda: encoder_decoder.EncoderDecoderConfig(4, pe_halves="no"), TypeError, ("pe_halves: got 'no'", "True or False")),
     Case("pretrained load_gpt2 no folder", lambda: pretrained.load_gpt2("./nowhere"), FileNotFoundError, ("name_or_folder: got './nowhere'", "a folder, or a name on the hub")),
@@ -867,7 +867,7 @@ CASES = [
     Case("spec previous_token_score", lambda: s_heads.previous_token_score(rows(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),
     Case("spec duplicate_token_score", lambda: s_heads.duplicate_token_score(rows(2, 2), ids(0, 1)), ValueError, ("t: got no token that comes twice",)),
     Case("spec induction_score", lambda: s_heads.induction_score(rows(2, 2), ids(0, 0, 0)), ValueError, ("A: got shape (2, 2)", "(3, 3)")),
-    Case("spec greedy_search max_new 0", lambda: s_translation.greedy_search(lambda y: X(len(y), 3), 0, 1, 0), ValueError, ("max_new: got 0", "at least 1")),
+    Case("spec next_distribution nothing", lambda: s_inference.next_distribution(lambda y: X(len(y), 3), ids(), start=None), ValueError, ("x: got no tokens", "a start marker")),
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,19 +75,23 @@ class EncoderDecoderConfig(Settings):
         super().__post_init__()
         expects_one_of("norm", self.norm, ("post", "pre"))
         expects_one_of("variant", self.variant, ("sequential",))
-        for name in ("source_vocab_size", "d_value"):
-            if getattr(self, name) is not None:
-                expects_positive(**{name: getattr(self, name)})
-        halves = repr(self.pe_halves)
-        whole = isinstance(self.pe_halves, bool)
-        expects(whole, "pe_halves", halves, "True or False", TypeError)
-        fits = not self.pe_halves or self.pe == "sinusoidal"
-        expects(fits, "pe_halves", halves, f"False with pe = {self.pe!r}")
+        sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
+        expects_positive(**{name: n for name, n in sizes.items() if n is not None})
+        halves, name = self.pe_halves, "pe_halves"
+        expects(isinstance(halves, bool), name, repr(halves), "True or False", TypeError)
+        fits = not halves or self.pe == "sinusoidal"
+        expects(fits, name, halves, f"False with pe = {self.pe!r}")
 
     @classmethod
     def lei_mao(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
         """Lei Mao: the default values."""
         return cls(vocab_size, **changes)
+
+    @classmethod
+    def pre_norm(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
+        """The form of today: pre-norm, and one more normalization behind each stack."""
+        settings: dict[str, Any] = {"norm": "pre", "final_norm": True}
+        return cls(vocab_size, **settings | changes)
 
     @classmethod
     def agarwal(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
@@ -116,15 +119,8 @@ class _Block(nn.Module):
 
     @staticmethod
     def _attention(c: EncoderDecoderConfig) -> CrossAttention:
-        return CrossAttention(
-            c.d_model,
-            c.n_heads,
-            c.d_head,
-            c.d_value,
-            c.qkv_bias,
-            c.out_bias,
-            c.scale,
-        )
+        widths = (c.d_model, c.n_heads, c.d_head, c.d_value)
+        return CrossAttention(*widths, c.qkv_bias, c.out_bias, c.scale)
 
     def _reads(self, norm: Normalization, x: Tensor) -> Tensor:
         return norm(x) if self.pre else x
@@ -133,19 +129,15 @@ class _Block(nn.Module):
         x = x + self.dropout(z)
         return x if self.pre else norm(x)
 
-    def _thinks(self, x: Tensor) -> Tensor:
+    def _feeds_forward(self, x: Tensor) -> Tensor:
         z = self.feed_forward(self._reads(self.norm_feed_forward, x))
         return self._adds(self.norm_feed_forward, x, z)
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
         """The weights of the block, for `spec.encoder_decoder`."""
-        layers: dict[str, Any] = {
-            "SA": self.self_attention,
-            "N_sa": self.norm_self,
-            "FF": self.feed_forward,
-            "N_ff": self.norm_feed_forward,
-        }
-        return {name: layer.spec_weights() for name, layer in layers.items()}
+        found: dict[str, Any] = {"SA": self.self_attention, "FF": self.feed_forward}
+        found |= {"N_sa": self.norm_self, "N_ff": self.norm_feed_forward}
+        return {name: layer.spec_weights() for name, layer in found.items()}
 
 
 class EncoderBlock(_Block):
@@ -162,7 +154,7 @@ class EncoderBlock(_Block):
     ) -> Float[Tensor, "*batch n d"]:
         rows = self._reads(self.norm_self, x)
         x = self._adds(self.norm_self, x, self.self_attention(rows, rows, visible))
-        return self._thinks(x)
+        return self._feeds_forward(x)
 
 
 # of any number of rows, which the axis _ leaves open
@@ -201,10 +193,9 @@ class CrossBlock(_Block):
         far. With a `past`, y is one new row."""
         y, past = self._looks_back(y, past)
         rows = self._reads(self.norm_cross, y)
-        y = self._adds(
-            self.norm_cross, y, self.cross_attention.attend(rows, *memory, visible)
-        )
-        return self._thinks(y), past
+        heard = self.cross_attention.attend(rows, *memory, visible)
+        y = self._adds(self.norm_cross, y, heard)
+        return self._feeds_forward(y), past
 
     def pattern(
         self,
@@ -225,13 +216,9 @@ class CrossBlock(_Block):
         expects(one, "y", f"{count} rows", "one row, when there is a past")
         rows = self._reads(self.norm_self, y)
         new = self.self_attention.keys_values(rows)
-        so_far = (
-            new
-            if past is None
-            else (torch.cat([past[0], new[0]], -2), torch.cat([past[1], new[1]], -2))
-        )
-        seen = self.self_attention.attend(rows, *so_far, causal=past is None)
-        return self._adds(self.norm_self, y, seen), so_far
+        K, V = new if past is None else map(torch.cat, zip(past, new), (-2, -2))
+        seen = self.self_attention.attend(rows, K, V, causal=past is None)
+        return self._adds(self.norm_self, y, seen), (K, V)
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
         layers: dict[str, Any] = {
@@ -275,22 +262,14 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
-        right = isinstance(config, EncoderDecoderConfig)
-        expects(
-            right,
-            "config",
-            type(config).__name__,
-            "an EncoderDecoderConfig",
-            TypeError,
-        )
+        right, got = isinstance(config, EncoderDecoderConfig), type(config).__name__
+        expects(right, "config", got, "an EncoderDecoderConfig", TypeError)
         c = self.config = config
         factor = math.sqrt(c.d_model) if c.embed_scale else 1.0
         self.embedding = Embedding(c.vocab_size, c.d_model, factor)
-        self.source_embedding = (
-            self.embedding
-            if c.source_vocab_size is None
-            else Embedding(c.source_vocab_size, c.d_model, factor)
-        )
+        self.source_embedding = self.embedding
+        if c.source_vocab_size is not None:
+            self.source_embedding = Embedding(c.source_vocab_size, c.d_model, factor)
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
         if c.pe_halves:  # (M, d/2, 2) → (M, 2, d/2): sines, then cosines
             pairs = self.position.table.unflatten(1, (-1, 2))
@@ -298,12 +277,11 @@ class EncoderDecoder(nn.Module):
         self.dropout = nn.Dropout(c.dropout)
         self.encoder: Any = nn.ModuleList(EncoderBlock(c) for _ in range(c.n_layers))
         self.decoder: Any = nn.ModuleList(CrossBlock(c) for _ in range(c.n_layers))
-        last: Callable[[], Any] = lambda: (
-            Normalization(c.d_model, c.eps, c.eps_mode)
-            if c.final_norm
-            else nn.Identity()
-        )
-        self.norm_encoder, self.norm_decoder = last(), last()
+        self.norm_encoder: Any = nn.Identity()
+        self.norm_decoder: Any = nn.Identity()
+        if c.final_norm:
+            self.norm_encoder = Normalization(c.d_model, c.eps, c.eps_mode)
+            self.norm_decoder = Normalization(c.d_model, c.eps, c.eps_mode)
         self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)
         self.initialize()
         if c.tied:
@@ -313,18 +291,14 @@ class EncoderDecoder(nn.Module):
     def initialize(self) -> None:
         """Matrices uniform after Glorot, biases 0, tables normal of standard deviation
         1/√d (scaled embeddings) or 0.02."""
+        std = self.config.d_model**-0.5 if self.config.embed_scale else 0.02
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 nn.init.xavier_uniform_(layer.weight)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
             elif isinstance(layer, nn.Embedding):
-                nn.init.normal_(
-                    layer.weight,
-                    std=self.config.d_model**-0.5
-                    if self.config.embed_scale
-                    else 0.02,
-                )
+                nn.init.normal_(layer.weight, std=std)
 
     def forward(
         self,
@@ -332,25 +306,16 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         visible: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
-        same = source.shape[:-1] == target.shape[:-1]
-        expects(
-            same,
-            "target",
-            f"shape {tuple(target.shape)}",
-            f"as many sequences as source, shape {tuple(source.shape)}",
-        )
+        same, got = source.shape[:-1] == target.shape[:-1], tuple(target.shape)
+        wants = f"as many sequences as source, shape {tuple(source.shape)}"
+        expects(same, "target", f"shape {got}", wants)
         return self.decode(target, self.encode(source, visible), visible)
 
     def _rows(
         self, name: str, tokens: Int[Tensor, "*batch n"], embedding: Embedding
     ) -> Float[Tensor, "*batch n d"]:
-        expects(
-            isinstance(tokens, Tensor),
-            name,
-            type(tokens).__name__,
-            "a tensor of integers",
-            TypeError,
-        )
+        right, got = isinstance(tokens, Tensor), type(tokens).__name__
+        expects(right, name, got, "a tensor of integers", TypeError)
         expects_shape(name, tokens, ("n",))
         expects_length(name, tokens.shape[-1], self.config.max_len)
         return self.dropout(self.position(embedding(tokens)))
@@ -425,33 +390,26 @@ class EncoderDecoder(nn.Module):
     def spec_weights(self) -> dict[str, object]:
         """The weights as float64 arrays, for `spec.encoder_decoder.encoder_decoder`."""
         array = lambda t: t.detach().double().cpu().numpy().copy()
-        Phi, no_norm = self.unembedding, not self.config.final_norm
-        return {
+        c, u = self.config, self.unembedding.bias
+        found: dict[str, Any] = {
             "E_s": array(self.source_embedding.table.weight),
             "E_t": array(self.embedding.table.weight),
-            "P": None
-            if self.config.pe == "none"
-            else self.position.spec_weights()["P"],
+            "P": None if c.pe == "none" else self.position.spec_weights()["P"],
             "encoder": [block.spec_weights() for block in self.encoder],
             "decoder": [block.spec_weights() for block in self.decoder],
-            "N_encoder": None if no_norm else self.norm_encoder.spec_weights(),
-            "N_decoder": None if no_norm else self.norm_decoder.spec_weights(),
-            "U": array(Phi.weight.T),
-            "u": array(Phi.bias)
-            if Phi.bias is not None
-            else np.zeros(self.config.vocab_size),
+            "U": array(self.unembedding.weight.T),
+            "u": np.zeros(c.vocab_size) if u is None else array(u),
         }
+        for name in ("encoder", "decoder"):
+            last = getattr(self, f"norm_{name}")
+            found[f"N_{name}"] = last.spec_weights() if c.final_norm else None
+        return found
 
     def spec_settings(self) -> dict[str, object]:
         """The settings that the specification needs beside the weights."""
-        c = self.config
-        named = {
-            name: getattr(c, name)
-            for name in ("norm", "activation", "eps", "eps_mode", "scale")
-        }
-        return named | {
-            "embed_scale": math.sqrt(c.d_model) if c.embed_scale else 1.0
-        }
+        names = ("norm", "activation", "eps", "eps_mode", "scale")
+        settings = {name: getattr(self.config, name) for name in names}
+        return settings | {"embed_scale": None if self.config.embed_scale else 1.0}
 
 
 # --- The proof, derived
@@ -464,35 +422,24 @@ def _cross_block(module: CrossBlock) -> Derivation:
         if type(part) is not CrossAttention:
             why = f"no rule for {type(part).__name__} in place of CrossAttention"
             return primitive("CrossBlock", Kind.UNPROVED, why)
-    query, key, value = (
-        derive(attention.query),
-        derive(attention.key),
-        derive(attention.value),
-    )
+    query, key, value = map(derive, (attention.query, attention.key, attention.value))
     head = product("H_i", pattern("softmax(◺(QKᵀ)·scale)", query, key), value)
-    made = [derive(layer).kind for layer in (cross.key, cross.value)]
-    hears = primitive(
-        "attention to a fixed memory",
-        Kind.UNPROVED if Kind.UNPROVED in made else Kind.ROWWISE,
-        "keys and values do not change",
-    )
+    proved = all(derive(layer).kind is not Kind.UNPROVED for layer in (cross.key, cross.value))
+    kind, why = Kind.ROWWISE if proved else Kind.UNPROVED, "keys and values do not change"
+    hears = primitive("attention to a fixed memory", kind, why)
     layers = {
         "SA": compose("SA", concat("heads", head), derive(attention.out)),
         "CA": compose("CA", derive(cross.query), hears, derive(cross.out)),
         "FF": derive(module.feed_forward),
     }
     norms = (module.norm_self, module.norm_cross, module.norm_feed_forward)
-    steps = []
-    for (name, layer), norm in zip(layers.items(), norms):
-        N, drop = derive(norm), derive(module.dropout)
-        silent = drop.reason.startswith("identity")
+    steps, drop = [], derive(module.dropout)
+    silent = drop.reason.startswith("identity")
+    for (name, layer), N in zip(layers.items(), map(derive, norms)):
         parts = [N] * module.pre + [layer] + [drop] * (not silent)
-        branch = (
-            compose("∘".join(part.subject for part in reversed(parts)), *parts)
-            if len(parts) > 1
-            else layer
-        )
-        steps += [residual(f"Res({name})", branch)] + ([] if module.pre else [N])
+        names = "∘".join(part.subject for part in reversed(parts))
+        branch = compose(names, *parts) if len(parts) > 1 else layer
+        steps += [residual(f"Res({name})", branch)] + [N] * (not module.pre)
     return compose("CrossBlock, memory fixed", *steps)
 
 

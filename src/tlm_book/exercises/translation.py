@@ -9,11 +9,17 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tlm_book.corpora.french import (
+    FRENCH_ADJECTIVES,
+    FRENCH_NOUNS,
+    noun_phrase,
+    plural,
+)
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.exercises.grading import call, function, holds, value
-from tlm_book.spec.translation import beam_search
-from tlm_book.translation import ADJECTIVES, NOUNS, noun_phrase, plural
+from tlm_book.spec.inference import beam_search
 
+NOTHING = np.array([], dtype=int)  # the text before the first word
 Table = Mapping[tuple[int, ...], Sequence[float]]
 
 
@@ -33,14 +39,14 @@ def fits(T: Any) -> Iterator[tuple[str, object]]:
 
 def wider_is_worse(T: Any) -> Iterator[tuple[str, object]]:
     yield from fits(T)
-    narrow, wide = (beam_search(T, 0, 1, 4, width)[0] for width in (1, 2))
+    narrow, wide = (beam_search(T, NOTHING, 4, width, stop=(1,))[0] for width in (1, 2))
     yield "Both beams end with the same sentence.", narrow.tokens != wide.tokens
     yield "The wider beam ends with the more probable sentence.", narrow.log_p > wide.log_p + 1e-6
 
 
 def short_or_long(T: Any) -> Iterator[tuple[str, object]]:
     yield from fits(T)
-    plain, by_length = (beam_search(T, 0, 1, 4, 60, alpha)[0].tokens for alpha in (0.0, 1.0))
+    plain, by_length = (beam_search(T, NOTHING, 4, 60, (1,), alpha)[0].tokens for alpha in (0.0, 1.0))
     yield f"With α = 0 the answer has {len(plain)} tokens, the end among them, and not 1.", plain == (1,)
     yield f"With α = 1 the answer has {len(by_length)} tokens, the end among them, and not 3.", len(by_length) == 3 and by_length[-1] == 1
 
@@ -48,8 +54,8 @@ def short_or_long(T: Any) -> Iterator[tuple[str, object]]:
 def phrases() -> list[tuple[list[str], list[str]]]:
     """Noun phrases of the grammar, and the same with an adjective that follows the noun moved in front of it."""
     found = []
-    after, before = ([a for a in ADJECTIVES if a.place == place] for place in ("after", "before"))
-    for noun, number, k in itertools.product(NOUNS[::9], "sp", range(4)):
+    after, before = ([a for a in FRENCH_ADJECTIVES if a.place == place] for place in ("after", "before"))
+    for noun, number, k in itertools.product(FRENCH_NOUNS[::9], "sp", range(4)):
         for chosen in ([after[k]], [before[k % len(before)]], [before[k % len(before)], after[k]], []):
             words = [word.text for word in noun_phrase(noun, number, "the", chosen, "x")[0]]
             moves = bool(chosen) and chosen[-1].place == "after"
@@ -58,8 +64,8 @@ def phrases() -> list[tuple[list[str], list[str]]]:
 
 
 PHRASES = {tuple(words): want for words, want in phrases()}
-FOLLOWING = {form for a in ADJECTIVES if a.place == "after" for form in (a.masculine, a.feminine)}
-EVERY = {form for a in ADJECTIVES for form in (a.masculine, a.feminine)}
+FOLLOWING = {form for a in FRENCH_ADJECTIVES if a.place == "after" for form in (a.masculine, a.feminine)}
+EVERY = {form for a in FRENCH_ADJECTIVES for form in (a.masculine, a.feminine)}
 
 
 def exchanged(move: Callable[[str, str, int], bool]) -> Callable[[list[str]], list[str]]:
@@ -78,7 +84,7 @@ def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
     words = sentence.lower().strip(" .!").split()
     yield "Hand in the English sentence.", words and all(word.isascii() for word in words)
     yield "In this sentence it is plain who is meant, or how many.", words[0] == "you"
-    adjectives = [a for a in ADJECTIVES if a.of_person == words[-1]]
+    adjectives = [a for a in FRENCH_ADJECTIVES if a.of_person == words[-1]]
     yield "A quality of people is wanted: only an adjective shows who is meant.", words[1:2] == ["are"] and adjectives
     forms = {(who, form) for a in adjectives for one in (a.masculine, a.feminine)
              for who, form in (("tu", one), ("vous", one), ("vous", plural(one)))}

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_positive
 from tlm_book.encoder_decoder import EncoderDecoder
+from tlm_book.inference.sampling import Sampler
+from tlm_book.inference.search import write
 from tlm_book.libraries import library
 from tlm_book.pretrained.files import CONFIG, read_json
+from tlm_book.translation import TranslationReader
 
 __all__ = ["FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
 
@@ -113,7 +116,6 @@ def padded(
     return tokens, torch.arange(tokens.shape[1], device=device) < lengths[:, None]
 
 
-@torch.no_grad()
 def translate_marian(
     model: EncoderDecoder, tokenizer: MarianTokenizer, sentences: Sequence[str], max_new: int | None = None
 ) -> list[str]:
@@ -126,14 +128,11 @@ def translate_marian(
     steps = model.config.max_len if max_new is None else max_new
     expects_positive(max_new=steps)
     source, visible = padded(rows, t.padding, model.embedding.table.weight.device)
-    state, token = model.begin(source, visible), source.new_full((len(rows),), t.start)
-    written, over = [], torch.zeros_like(visible[:, 0])
-    for _ in range(min(steps, model.config.max_len)):
-        scores, state = model.advance(token, state)
-        scores[:, t.padding] = -torch.inf
-        token = scores.argmax(-1).masked_fill(over, t.stop)
-        written.append(token)
-        over |= token == t.stop
-        if bool(over.all()):
-            break
-    return [t.decode(row) for row in torch.stack(written, 1).tolist()]
+    reader = TranslationReader(model, source, visible)
+
+    def step(token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        return reader.step(token).index_fill(1, source.new_tensor([t.padding]), -torch.inf)
+
+    scores = step(source.new_full((len(rows),), t.start))
+    written = write(step, scores, min(steps, model.config.max_len), Sampler(temperature=0), [t.stop])
+    return [t.decode(row) for row in torch.stack(list(written), 1).tolist()]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects_one_of, expects_shape
+from tlm_book.checks import expects_one_of, expects_shape, shaped
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.feed_forward import feed_forward
 from tlm_book.spec.multi_head import multi_head_attention
@@ -14,11 +14,9 @@ from tlm_book.spec.normalization import layer_norm
 from tlm_book.spec.positional_encoding import add_positions
 
 Block = Mapping[str, Mapping[str, Any]]  # layer → name → array
-PLACES = ("post", "pre")
 
 __all__ = [
     "Block",
-    "PLACES",
     "encoder_block",
     "encoder",
     "cross_block",
@@ -30,6 +28,7 @@ __all__ = [
 # --- The encoder
 
 
+@shaped
 def encoder_block(
     X: Float[np.ndarray, "n d"],
     w: Block,
@@ -45,20 +44,16 @@ def encoder_block(
     `w` holds w["SA"], w["N_sa"], w["FF"], w["N_ff"]. norm="pre" normalizes what each
     layer reads instead. ValueError for another choice or shapes that do not fit.
     """
-    expects_one_of("norm", norm, PLACES)
-
-    def LN(X: np.ndarray, name: str) -> np.ndarray:
-        return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
+    expects_one_of("norm", norm, ("post", "pre"))
+    MultiHead = lambda X: multi_head_attention(X, X, X, **w["SA"], scale=scale)
+    FF = lambda X: feed_forward(X, **w["FF"], activation=activation)
+    LN = lambda X, name: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     if norm == "pre":
-        X1 = LN(X, "N_sa")
-        Z2 = X + multi_head_attention(X1, X1, X1, **w["SA"], scale=scale)
-        return Z2 + feed_forward(LN(Z2, "N_ff"), **w["FF"], activation=activation)
-    Z1 = multi_head_attention(X, X, X, **w["SA"], scale=scale)
-    Z2 = LN(X + Z1, "N_sa")
-    Z3 = feed_forward(Z2, **w["FF"], activation=activation)
-    Z4 = LN(Z2 + Z3, "N_ff")
-    return Z4
+        Z2 = X + MultiHead(LN(X, "N_sa"))
+        return Z2 + FF(LN(Z2, "N_ff"))
+    Z2 = LN(X + MultiHead(X), "N_sa")
+    return LN(Z2 + FF(Z2), "N_ff")
 
 
 def encoder(
@@ -76,6 +71,7 @@ def encoder(
 # --- The decoder
 
 
+@shaped
 def cross_block(
     Y: Float[np.ndarray, "m d"],
     memory: Float[np.ndarray, "n d"],
@@ -93,31 +89,19 @@ def cross_block(
     normalizes what each layer reads instead; the memory is read as it is. ValueError
     for another choice or shapes that do not fit.
     """
-    expects_one_of("norm", norm, PLACES)
-
-    def LN(X: np.ndarray, name: str) -> np.ndarray:
-        return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
-
-    def SA(Y: np.ndarray) -> np.ndarray:
-        return multi_head_attention(Y, Y, Y, **w["SA"], causal=True, scale=scale)
-
-    def CA(Z: np.ndarray) -> np.ndarray:
-        return multi_head_attention(Z, memory, memory, **w["CA"], scale=scale)
-
-    def FF(Z: np.ndarray) -> np.ndarray:
-        return feed_forward(Z, **w["FF"], activation=activation)
+    expects_one_of("norm", norm, ("post", "pre"))
+    SA = lambda Y: multi_head_attention(Y, Y, Y, **w["SA"], causal=True, scale=scale)
+    CA = lambda Z: multi_head_attention(Z, memory, memory, **w["CA"], scale=scale)
+    FF = lambda Z: feed_forward(Z, **w["FF"], activation=activation)
+    LN = lambda X, name: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     if norm == "pre":
         Z2 = Y + SA(LN(Y, "N_sa"))
         Z4 = Z2 + CA(LN(Z2, "N_ca"))
         return Z4 + FF(LN(Z4, "N_ff"))
-    Z1 = SA(Y)
-    Z2 = LN(Y + Z1, "N_sa")
-    Z3 = CA(Z2)
-    Z4 = LN(Z2 + Z3, "N_ca")
-    Z5 = FF(Z4)
-    Z6 = LN(Z4 + Z5, "N_ff")
-    return Z6
+    Z2 = LN(Y + SA(Y), "N_sa")
+    Z4 = LN(Z2 + CA(Z2), "N_ca")
+    return LN(Z4 + FF(Z4), "N_ff")
 
 
 def decoder(
@@ -140,27 +124,31 @@ def encoder_decoder(
     source: Int[np.ndarray, "n"],
     target: Int[np.ndarray, "m"],
     w: Mapping[str, Any],
-    embed_scale: float = 1.0,
+    embed_scale: float | None = None,
+    eps: float = 1e-5,
+    eps_mode: str = "inside",
     **settings: Any,
 ) -> Float[np.ndarray, "m V"]:
     """decoder(c·E_t[t] + P, encoder(c·E_s[s] + P)) U + 1u: scores of the next target
     tokens. (M-onehot-output)
 
     `w` holds E_s, E_t, P (None: no positions), the lists "encoder" and "decoder" of
-    blocks, U, u, and N_encoder, N_decoder (None: no last normalization). `settings` as
-    in `encoder_block`. IndexError for a token outside the vocabulary; ValueError for an
-    empty or too long sequence.
+    blocks, U, u, and N_encoder, N_decoder (None: no last normalization). c is
+    `embed_scale`, √d when it is None; the other settings as in `encoder_block`, for
+    the last normalizations too. IndexError for a token outside the vocabulary;
+    ValueError for an empty or too long sequence.
     """
-    ends = {name: settings[name] for name in ("eps", "eps_mode") if name in settings}
-    rows = []
-    for tokens, E in ((source, w["E_s"]), (target, w["E_t"])):
-        X = embed_scale * embed(tokens, E)
-        rows.append(X if w["P"] is None else add_positions(X, w["P"]))
-    memory = encoder(rows[0], w["encoder"], **settings)
-    if w["N_encoder"] is not None:
-        memory = layer_norm(memory, **w["N_encoder"], **ends)
-    Z = decoder(rows[1], memory, w["decoder"], **settings)
-    if w["N_decoder"] is not None:
-        Z = layer_norm(Z, **w["N_decoder"], **ends)
+    inside: dict[str, Any] = {"eps": eps, "eps_mode": eps_mode}
+
+    def rows(tokens: Int[np.ndarray, "n"], E: Any) -> Float[np.ndarray, "n d"]:
+        X = (np.sqrt(E.shape[1]) if embed_scale is None else embed_scale) * embed(tokens, E)
+        return X if w["P"] is None else add_positions(X, w["P"])
+
+    def last(X: Float[np.ndarray, "n d"], name: str) -> Float[np.ndarray, "n d"]:
+        return X if w[name] is None else layer_norm(X, **w[name], **inside)
+
+    memory = encoder(rows(source, w["E_s"]), w["encoder"], **inside, **settings)
+    memory = last(memory, "N_encoder")
+    Z = decoder(rows(target, w["E_t"]), memory, w["decoder"], **inside, **settings)
     expects_shape("U", w["U"], (Z.shape[1], "V"))
-    return Z @ w["U"] + w["u"]
+    return last(Z, "N_decoder") @ w["U"] + w["u"]

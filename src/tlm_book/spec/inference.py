@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_positive, shaped
 from tlm_book.spec.operators import softmax
 
 Model = Callable[[Int[np.ndarray, "n"]], Float[np.ndarray, "n V"]]
@@ -33,46 +33,57 @@ __all__ = [
 # --- Temperature
 
 
+@shaped
 def tempered(
     z: Float[np.ndarray, "V"], temperature: float
 ) -> Float[np.ndarray, "V"]:
-    """p_τ = softmax(z / τ); ValueError unless τ > 0. (T-temper)"""
-    expects(
-        temperature > 0,
-        "temperature",
-        temperature,
-        "a number > 0; greedy decoding is the limit 0",
-    )
+    """p_τ = softmax(z / τ). ValueError unless τ > 0. (T-temper)"""
+    wants = "a number > 0; greedy decoding is the limit 0"
+    expects(temperature > 0, "temperature", temperature, wants)
     return softmax(z[None] / temperature)[0]
 
 
 def next_distribution(
-    T: Model, x: Int[np.ndarray, "n"], temperature: float = 1.0, start: int = 0
+    T: Model,
+    x: Int[np.ndarray, "n"],
+    temperature: float = 1.0,
+    start: int | None = 0,
 ) -> Float[np.ndarray, "V"]:
-    """P(· | x): the last row of T((start, x_0, …, x_{n−1})), divided by the
-    temperature, through softmax. (T-next-token)
+    """P(· | x): the last row of T((start, x_0, …, x_{n−1})), or of T(x) for a model
+    without start marker (None), through softmax at the temperature. (T-next-token)
+
+    ValueError when there is nothing to read; errors of T for more rows than M.
     """
-    return tempered(T(np.concatenate(([start], x)).astype(int))[-1], temperature)
+    nothing = start is None and len(x) == 0
+    expects(not nothing, "x", "no tokens", "at least 1, or a start marker")
+    read = x if start is None else np.append(start, x)
+    return tempered(T(read.astype(int))[-1], temperature)
 
 
 # --- Choosing
 
 
 def greedy(
-    T: Model, x: Int[np.ndarray, "n"], n_new: int, start: int = 0
+    T: Model,
+    x: Int[np.ndarray, "n"],
+    n_new: int,
+    start: int | None = 0,
+    stop: Sequence[int] = (),
 ) -> Int[np.ndarray, "m"]:
-    """x continued by n_new tokens, each the likeliest given all before it; of equals
-    the one with the smallest number. (T-greedy)
+    """x continued by at most n_new tokens, each the likeliest given all before it; of
+    equals the one with the smallest number. (T-greedy)
 
-    ValueError for n_new below 0.
+    A new token in `stop` is the last. ValueError for n_new below 0.
     """
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
-    x = x.astype(int)
-    for _ in range(n_new):
-        x = np.append(x, np.argmax(next_distribution(T, x, start=start)))
-    return x
+    new: list[int] = []
+    while len(new) < n_new and not set(new[-1:]) & set(stop):
+        p = next_distribution(T, np.append(x, new).astype(int), start=start)
+        new.append(int(np.argmax(p)))
+    return np.append(x, new).astype(int)
 
 
+@shaped
 def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
     """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j
     of all u. (T-quantile) ValueError for another u.
@@ -90,7 +101,7 @@ def sample(
     x: Int[np.ndarray, "n"],
     u: Sequence[float],
     temperature: float = 1.0,
-    start: int = 0,
+    start: int | None = 0,
 ) -> Int[np.ndarray, "m"]:
     """x continued by one token for each number in u, drawn by `quantile` from the
     distribution given all before it. (T-sampling)
@@ -112,6 +123,7 @@ def keep(
     return cut / cut.sum()
 
 
+@shaped
 def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
     """The k likeliest tokens; of equals the smaller number first. (T-top-k-top-p)
 
@@ -121,11 +133,10 @@ def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
     return keep(p, np.argsort(-p, kind="stable")[:k])
 
 
+@shaped
 def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
     """The fewest likeliest tokens whose probabilities sum to s or more.
-    (T-top-k-top-p)
-
-    ValueError unless 0 < s ≤ 1.
+    (T-top-k-top-p) ValueError unless 0 < s ≤ 1.
     """
     expects(0 < s <= 1, "s", s, "0 < s ≤ 1")
     kept, mass = [], 0.0
@@ -136,6 +147,7 @@ def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
     return keep(p, kept)
 
 
+@shaped
 def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
     """The tokens at least m times as likely as the likeliest. (T-min-p)
 
@@ -145,6 +157,7 @@ def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
     return keep(p, np.flatnonzero(p >= m * p.max()))
 
 
+@shaped
 def penalized(
     z: Float[np.ndarray, "V"], x: Int[np.ndarray, "n"], penalty: float
 ) -> Float[np.ndarray, "V"]:
@@ -170,8 +183,7 @@ def chosen(
     m: float = 0.0,
     penalty: float = 1.0,
 ) -> Float[np.ndarray, "V"]:
-    """The distribution from which the token after the text x is drawn. (T-choices)
-    """
+    """The distribution from which the token after x is drawn. (T-choices)"""
     p = tempered(penalized(z, x, penalty), temperature)
     return min_p(top_p(top_k(p, len(p) if k is None else k), s), m)
 
@@ -180,13 +192,13 @@ def sample_chosen(
     T: Model,
     x: Int[np.ndarray, "n"],
     u: Sequence[float],
-    start: int,
+    start: int | None,
     **choices: Any,
 ) -> Int[np.ndarray, "m"]:
     """`sample`, with the choices of `chosen`."""
     x = x.astype(int)
     for u_k in u:
-        z = T(np.concatenate(([start], x)).astype(int))[-1]
+        z = T(x if start is None else np.append(start, x))[-1]
         x = np.append(x, quantile(chosen(z, x, **choices), u_k))
     return x
 
@@ -208,16 +220,16 @@ def beam_search(
     n_new: int,
     width: int,
     stop: Sequence[int] = (),
-    length_power: float = 0.0,
-    start: int = 0,
+    length_penalty: float = 0.0,
+    start: int | None = 0,
 ) -> list[Hypothesis]:
-    """At most `width` continuations of x, the best first; `length_power` is α.
+    """At most `width` continuations of x, the best first; `length_penalty` is α.
     (T-beam-text)
 
-    ValueError for a width below 1, and for α < 0.
+    ValueError for n_new or a width below 1, and for α < 0.
     """
-    expects_positive(width=width)
-    expects(length_power >= 0, "length_power", length_power, "a number ≥ 0")
+    expects_positive(n_new=n_new, width=width)
+    expects(length_penalty >= 0, "length_penalty", length_penalty, "a number ≥ 0")
 
     def over(y: Hypothesis) -> bool:
         return len(y.tokens) > 0 and y.tokens[-1] in stop
@@ -231,10 +243,10 @@ def beam_search(
                 continue
             p = next_distribution(T, np.append(x, y.tokens).astype(int), start=start)
             for j, log_p in enumerate(y.log_p + np.log(p)):
-                value = log_p / (step + 1) ** length_power
+                value = log_p / (step + 1) ** length_penalty
                 found.append(Hypothesis((*y.tokens, j), float(log_p), float(value)))
         beam = sorted(found, key=lambda y: y.value, reverse=True)[:width]
-        bounds = [y.log_p / n_new**length_power for y in beam if not over(y)]
+        bounds = [y.log_p / n_new**length_penalty for y in beam if not over(y)]
         if over(beam[0]) and all(beam[0].value >= bound for bound in bounds):
             break
     return beam

@@ -1,0 +1,43 @@
+"""Texts to learn from that a program makes: pairs of French and English sentences, from a grammar.
+
+    from tlm_book.corpora import sentence_pairs
+    pairs = sentence_pairs(20_000)
+
+Written by hand.
+"""
+
+from tlm_book.corpora.french import (
+    HELD_OUT,
+    Adjective,
+    Noun,
+    SentencePair,
+    Word,
+    join_words,
+    noun_phrase,
+    part,
+    plural,
+    sentence_pairs,
+    spelled,
+    split_pairs,
+    split_words,
+    with_an,
+    with_s,
+)
+
+__all__ = [
+    "split_words",
+    "join_words",
+    "Noun",
+    "Adjective",
+    "Word",
+    "with_s",
+    "plural",
+    "spelled",
+    "with_an",
+    "noun_phrase",
+    "SentencePair",
+    "sentence_pairs",
+    "HELD_OUT",
+    "part",
+    "split_pairs",
+]

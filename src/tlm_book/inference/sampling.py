@@ -1,0 +1,186 @@
+"""Choosing the next token. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tlm_book.checks import expects, expects_positive
+from tlm_book.transformer_lm import TransformerLM
+
+__all__ = [
+    "quantiles",
+    "cut_tail",
+    "Sampler",
+    "window",
+    "distribution",
+    "last_scores",
+]
+
+
+# --- Choosing
+
+
+def quantiles(
+    p: Float[Tensor, "*batch V"], u: Float[Tensor, "*batch"]
+) -> Int[Tensor, "*batch"]:
+    """The smallest j with u < p_0 + … + p_j, for each row. (T-quantile)"""
+    F = p.cumsum(-1)
+    return (F / F[..., -1:] <= u[..., None]).sum(-1)
+
+
+# --- Cutting the tail
+
+
+def cut_tail(
+    p: Float[Tensor, "*batch V"],
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Float[Tensor, "*batch V"]:
+    """p with zeros where top-k, then top-p, then min-p cut; each row sums to 1 again.
+    (T-top-k-top-p, T-min-p)
+    """
+    if (top_k, top_p) != (None, None):
+        sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
+        k = p.shape[-1] if top_k is None else top_k
+        sorted_p[..., k:] = 0
+        if top_p is not None:
+            mass = sorted_p.cumsum(-1)
+            before = mass - sorted_p  # of all tokens that stand before
+            before[..., 1:] = mass[..., :-1]
+            sorted_p[before >= top_p * mass[..., -1:]] = 0
+        p = torch.zeros_like(p).scatter(-1, order, sorted_p)
+    if min_p is not None:
+        p = p.masked_fill(p < min_p * p.amax(-1, keepdim=True), 0)
+    return p / p.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """How the next token is chosen, in this order. (T-choices)
+
+    repetition_penalty  θ > 0: for scores of tokens that the text holds
+    temperature         0 takes the likeliest token; τ > 0 draws from softmax(z / τ)
+    top_k, top_p, min_p what is cut off before drawing; None: nothing
+
+    ValueError or TypeError for a value out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, got in vars(self).items():
+            number = isinstance(got, int | float) and not isinstance(got, bool)
+            free = got is None and name in ("top_k", "top_p", "min_p")
+            expects(number or free, name, repr(got), "a number", TypeError)
+        tau, theta = self.temperature, self.repetition_penalty
+        expects(0 <= tau < math.inf, "temperature", tau, "a finite number ≥ 0")
+        wants = "a finite number > 0"
+        expects(0 < theta < math.inf, "repetition_penalty", theta, wants)
+        if self.top_k is not None:
+            expects_positive(top_k=self.top_k)
+        s, m = self.top_p, self.min_p
+        expects(s is None or 0 < s <= 1, "top_p", s, "None or 0 < top_p ≤ 1")
+        expects(m is None or 0 <= m <= 1, "min_p", m, "None or 0 ≤ min_p ≤ 1")
+
+    def scores(
+        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
+    ) -> Float[Tensor, "B V"]:
+        """The scores after the penalty; `seen` is true for tokens of the text, None
+        where nobody asks for a penalty. (T-repetition-penalty)
+        """
+        theta = self.repetition_penalty
+        if theta == 1 or seen is None:
+            return z
+        return torch.where(seen, torch.where(z > 0, z / theta, z * theta), z)
+
+    def distribution(
+        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
+    ) -> Float[Tensor, "B V"]:
+        """The probabilities from which a token is drawn, in float64; for τ > 0."""
+        p = _tempered(self.scores(z.double(), seen), self.temperature)
+        return cut_tail(p, self.top_k, self.top_p, self.min_p)
+
+    def draw(
+        self,
+        z: Float[Tensor, "B V"],
+        seen: Bool[Tensor, "B V"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, "B"]:
+        """One token for each row of scores; ValueError for a row of NaN, +∞ or
+        nothing but −∞.
+        """
+        best, token = self.scores(z, seen).max(-1)
+        expects_finite(best)
+        if self.temperature == 0:
+            return token
+        place = torch.device("cpu") if generator is None else generator.device
+        u = torch.rand(
+            len(z), dtype=torch.float64, generator=generator, device=place
+        )
+        return quantiles(self.distribution(z, seen), u.to(z.device))
+
+
+def expects_finite(best: Float[Tensor, "..."]) -> None:
+    """The highest score of each text is a number; ValueError for NaN, +∞ and −∞."""
+    fine = all(map(math.isfinite, best.flatten().tolist()))
+    wants = "a model whose weights are finite"
+    expects(fine, "model", "scores that are NaN or +∞", wants)
+
+
+# --- The implementation
+
+
+def window(
+    tokens: Int[Tensor, "*batch n"], max_len: int, start: int | None
+) -> Int[Tensor, "*batch m"]:
+    """What the model reads: the start marker, if any, then the tokens; of too many
+    tokens, the last ones that fit. (T-window)
+    """
+    if start is None:
+        return tokens[..., -max_len:]
+    first = tokens.new_full((*tokens.shape[:-1], 1), start)
+    rest = tokens[..., max(0, tokens.shape[-1] - (max_len - 1)) :]
+    return torch.cat((first, rest), dim=-1)
+
+
+@torch.no_grad()
+def distribution(
+    model: TransformerLM,
+    tokens: Int[Tensor, "*batch n"],
+    temperature: float = 1.0,
+    start: int | None = None,
+) -> Float[Tensor, "*batch V"]:
+    """P(· | tokens) = softmax(z / τ) in float64, where z is the model's last row for
+    `window(tokens)`. (T-next-token)
+
+    ValueError unless τ > 0, when there is nothing to read, and when a score is NaN.
+    """
+    expects(temperature > 0, "temperature", temperature, "a number > 0")
+    return _tempered(last_scores(model, tokens, start), temperature)
+
+
+def last_scores(
+    model: TransformerLM, tokens: Int[Tensor, "*batch n"], start: int | None
+) -> Float[Tensor, "*batch V"]:
+    """The model's scores for the token after the last one, in float64. ValueError
+    when one is NaN or +∞; errors of the model.
+    """
+    z = model(window(tokens, model.config.max_len, start))[..., -1, :].double()
+    expects_finite(z.amax(-1))
+    return z
+
+
+def _tempered(
+    z: Float[Tensor, "*batch V"], temperature: float
+) -> Float[Tensor, "*batch V"]:
+    """softmax(z / τ), from scores of at most 0, so that no τ is too small."""
+    z = z - z.amax(-1, keepdim=True)
+    return (z / temperature).softmax(-1)
