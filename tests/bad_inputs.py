@@ -671,12 +671,11 @@ CASES = [
     Case("split_documents one str", lambda: training.split_documents("abc", 0.5, 0), TypeError, ("texts: got one str",)),
     Case("encode_corpus one str", lambda: training.encode_corpus(tokenizer(), "abc"), TypeError, ("texts: got one str",)),
     Case("evaluate nothing", lambda: training.evaluate(model(), tokens(), 4, 0), ValueError, ("tokens: got no tokens", "at least 1")),
-    Case("bits_per_byte of nothing", lambda: training.bits_per_byte(1.0, 1, 0), ValueError, ("n_bytes: got 0", "at least 1")),
     Case("choose_device meta", lambda: training.choose_device("meta"), ValueError, ("device: got 'meta'", '"cpu"')),
     Case("choose_device unknown", lambda: training.choose_device("quantum"), ValueError, ("device: got 'quantum'", '"cpu"')),
     Case("train on too little", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(1, 2), tokens(1), device="cpu", progress=False),
          ValueError, ("tokens: got 2 tokens", f"at least n = {M}")),
-    Case("TrainConfig accumulate", lambda: training.TrainConfig(batch_size=2, accumulate=3), ValueError, ("accumulate: got 3", "batch_size = 2")),
+    Case("TrainConfig grad_accum_steps", lambda: training.TrainConfig(batch_size=2, grad_accum_steps=3), ValueError, ("grad_accum_steps: got 3", "batch_size = 2")),
     Case("evaluate context", lambda: training.evaluate(model(), tokens(1, 2, 3), 4, 0, context=4), ValueError, ("context: got 4", "n − 1 = 3")),
     Case("trigram of too little", lambda: training.trigram(tokens(1, 2), tokens(1), 5), ValueError, ("train: got 2 tokens", "more than 3")),
     Case("trigram of too many tokens", lambda: training.trigram(tokens(1, 2, 3, 4), tokens(1), 2**30), ValueError, ("vocab_size: got 1073741824", "2^63")),
@@ -689,18 +688,19 @@ CASES = [
     # scaling
     Case("training_cost no device", lambda: scaling.training_cost(Config(5), 1e6, devices=0), ValueError, ("devices: got 0", "at least 1")),
     Case("training_cost no token", lambda: scaling.training_cost(Config(5), 0.0), ValueError, ("tokens: got 0.0", "> 0")),
-    Case("training_cost utilisation", lambda: scaling.training_cost(Config(5), 1e6, utilisation=1.5), ValueError, ("utilisation: got 1.5", "(0, 1]")),
+    Case("training_cost mfu", lambda: scaling.training_cost(Config(5), 1e6, mfu=1.5), ValueError, ("mfu: got 1.5", "(0, 1]")),
     Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
     Case("text_files missing", lambda: scaling.text_files("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'",)),
     Case("text_files empty folder", lambda: in_folder(scaling.text_files), ValueError, ("path: got the folder", "without files")),
     Case("write_tokens nothing", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", [], tokenizer())), ValueError, ("texts: got no document",)),
     Case("read_tokens missing", lambda: scaling.read_tokens("no/such.tokens"), FileNotFoundError, ("file: got no file at 'no/such.tokens'", "token file")),
     Case("read_tokens foreign", lambda: scaling.read_tokens(__file__), ValueError, ("file: got", "begins otherwise", "token file")),
-    Case("continue_run uneven team", lambda: in_folder(lambda folder: scaling.continue_run(
-        folder, training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), team=scaling.Team(0, 3))),
-        ValueError, ("batch_size: got 4", "3 processes")),
-    Case("continue_run keep nothing", lambda: in_folder(lambda folder: scaling.continue_run(
-        folder, training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), keep=0)), ValueError, ("keep: got 0",)),
+    Case("train in uneven shares", lambda: training.train(
+        training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("batch_size: got 4", "3 processes")),
+    Case("train without a common folder", lambda: training.train(
+        training.TrainConfig(batch_size=3), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("folder: got None", "3 processes")),
+    Case("train keep nothing", lambda: in_folder(lambda folder: training.train(
+        training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), folder=folder, keep=0)), ValueError, ("keep: got 0",)),
     Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("folder: got '.', which exists",)),
     Case("train_files unknown choice", lambda: in_folder(lambda folder: scaling.train_files(__file__, folder / "m", layer=2)), ValueError, ("choices: got ['layer']",)),
     Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
