@@ -41,6 +41,7 @@ from tlm_book import (
     training,
     transformer_lm,
     translation,
+    weights,
     word_vectors,
 )
 from tlm_book.spec import attention as s_attention
@@ -59,6 +60,7 @@ from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
+from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import translation as s_translation
 from tlm_book.spec import word_vectors as s_word_vectors
@@ -655,6 +657,12 @@ CASES = [
     Case("product of a str", lambda: derivation.product("AB", "A", "B"), TypeError, ("weights: got str", "Derivation")),
     Case("directional_derivatives without weights", lambda: gradients.directional_derivatives(torch.nn.Identity(), lambda: z(1)), ValueError, ("model: got no weight",)),
     # training
+    Case("spec adamw of two lengths", lambda: s_training.adamw(np.zeros(3), np.zeros(4), np.zeros(3), np.zeros(3), 1, 0.1, (0.9, 0.99), 0.0),
+         ValueError, ("g: got shape (4,)", "(3)")),
+    Case("spec clip of a table", lambda: s_training.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
+    Case("spec bigram_table of letters", lambda: s_training.bigram_table("aba", 2, 0.5), TypeError, ("x: got str", "shape (N)")),
+    Case("spec discounts of halves", lambda: s_training.discounts(np.array([0.5])), TypeError, ("c: got dtype float64", "integers")),
+    Case("spec kneser_ney of halves", lambda: s_training.kneser_ney(np.array([0.5]), 2, ()), TypeError, ("x: got dtype float64", "integers")),
     Case("TrainConfig steps 0", lambda: training.TrainConfig(steps=0), ValueError, ("steps: got 0", "at least 1")),
     Case("TrainConfig lr negative", lambda: training.TrainConfig(lr=-1.0), ValueError, ("lr: got -1.0", "> 0")),
     Case("TrainConfig lr nan", lambda: training.TrainConfig(lr=float("nan")), ValueError, ("lr: got nan", "> 0")),
@@ -831,7 +839,7 @@ CASES = [
     Case("pretrained vocab twice", lambda: pretrained.marian_text.checked_vocab({"<unk>": 1, "a": 1}, 3, "vocab.json"), ValueError, ("vocab.json: got 1 numbers twice", "a number for each piece")),
     Case("pretrained vocab text", lambda: pretrained.marian_text.checked_vocab({"<unk>": "1"}, 3, "vocab.json"), ValueError, ("vocab.json: got ['1']", "less than 3")),
     Case("pretrained vocab null", lambda: pretrained.marian_text.checked_vocab(None, 3, "vocab.json"), ValueError, ("vocab.json: got no number for <unk>",)),
-    Case("pretrained meta_model blocks", lambda: pretrained.files.meta_model(TransformerLM, tiny(n_layers=10**9), {}), ValueError, ("config.json: got 1000000000 blocks", "at most 0")),
+    Case("pretrained meta_model blocks", lambda: weights.meta_model(TransformerLM, tiny(n_layers=10**9), {}), ValueError, ("config.json: got 1000000000 blocks", "at most 0")),
     Case("pretrained save_marian other settings", lambda: pretrained.save_marian(translator(), "nowhere"), ValueError, ("model.config.", "as in every Marian")),
     Case("pretrained gpt2_config other model", lambda: pretrained.gpt2_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'gpt2'")),
     Case("pretrained marian_config nothing", lambda: pretrained.marian.marian_config({}), ValueError, ("config.json: got no field ['vocab_size'", "Marian")),

@@ -61,7 +61,7 @@ class Cost:
 
 
 def kept_per_token(config: Config, activation_checkpointing: bool = False) -> int:
-    """Numbers that a step keeps for the way back, for each token. (T-training-memory)
+    """Numbers that a step keeps for the backward pass, for each token. (T-training-memory)
     """
     c = config
     d, e = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
@@ -102,7 +102,7 @@ def training_cost(
         peak_matmul_flops > 0, "peak_matmul_flops", peak_matmul_flops, "a number > 0"
     )
     expects(0 < mfu <= 1, "mfu", mfu, "a share in (0, 1]")
-    N, n = count_parameters(config), config.max_len
+    P, n = count_parameters(config), config.max_len
     flops = (
         tokens
         * flops_per_token(config, n)
@@ -111,18 +111,18 @@ def training_cost(
     rows = batch_size * n / devices  # of the batch, on one device
     share = devices if parallel == "fsdp" else 1
     memory = {
-        "weights": 4 * N / share,
-        "gradients": 4 * N / share,
-        "optimizer": 8 * N / share,
+        "weights": 4 * P / share,
+        "gradients": 4 * P / share,
+        "optimizer": 8 * P / share,
     }
     if parallel == "fsdp" and devices > 1:
         bare = dataclasses.replace(config, n_layers=1)
         block = count_parameters(
             dataclasses.replace(config, n_layers=2)
         ) - count_parameters(bare)
-        memory["gathered"] = 4 * max(block, N - config.n_layers * block)
+        memory["gathered"] = 4 * max(block, P - config.n_layers * block)
     memory["activations"] = (
         4 * rows * kept_per_token(config, activation_checkpointing)
     )
     seconds = flops / (devices * peak_matmul_flops * mfu)
-    return Cost(N, flops, seconds, memory)
+    return Cost(P, flops, seconds, memory)

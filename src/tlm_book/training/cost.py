@@ -16,16 +16,16 @@ __all__ = [
 
 
 def flops_per_token(config: Config, n: int) -> int:
-    """Operations of one training step for each token, in windows of n: 3 (2P + 4 L n
-    h d_head), P entries of matrices. (T-flops)
+    """Operations of one training step for each token, in windows of n: 3 (2k + 4 L n
+    h d_head), for k entries of matrices. (T-flops)
 
     The gradient costs twice the model itself. The mask is not subtracted;
     recomputation is not added.
     """
     c = config
     d, hk = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
-    P = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
-    return 3 * (2 * P + 4 * c.n_layers * n * hk)
+    entries = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
+    return 3 * (2 * entries + 4 * c.n_layers * n * hk)
 
 
 def peak_matmul_flops(device: torch.device, dtype: str = "float32") -> float:
