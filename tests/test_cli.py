@@ -49,6 +49,8 @@ def test_train_reports_and_writes(trained):
 def test_train_shows_progress(text, tmp_path):
     run = command("train", "--data", text, "--out", tmp_path / "m", *TINY[:-1])
     assert run.returncode == 0 and "4/4" in run.stderr and "4/4" not in run.stdout
+    first = run.stderr.splitlines()[0]  # what is to be done, before it is begun
+    assert first.endswith("weights, 4 steps of 2 windows of 16 tokens: about a minute or less here"), first
 
 
 def test_generate_is_reproducible(trained):

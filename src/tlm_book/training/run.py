@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +48,7 @@ from tlm_book.training.text import (
     stream_documents,
     text_files,
 )
+from tlm_book.transformer_lm import Config, count_parameters
 
 __all__ = ["Report", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
 
@@ -132,6 +134,19 @@ def report(
     )
 
 
+USUAL_MFU = 0.4  # the share of the best rate that training reaches where models are not tiny
+
+
+def forecast(config: TrainConfig, model_config: Config, dist: DistContext) -> str:
+    """What is about to be trained, and how long the whole run may take: said before it starts."""
+    c, tokens = model_config, config.steps * config.batch_size * model_config.max_len
+    rate = dist.world_size * USUAL_MFU * peak_matmul_flops(dist.device, config.dtype)
+    minutes = tokens * flops_per_token(c, c.max_len) / rate / 60
+    time = "about a minute or less" if minutes < 1 else f"about {minutes:,.0f} minutes" if minutes < 90 else f"about {minutes / 60:,.1f} hours"
+    size = f"{count_parameters(c):,} weights, {config.steps:,} steps of {config.batch_size} windows of {c.max_len} tokens"
+    return f"{size}: {time} here"
+
+
 # In memory
 
 
@@ -157,6 +172,8 @@ def train_and_save(
     reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
     known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
     model_config, start = model_for(size, len(tokenizer)), tokenizer.start
+    if progress:
+        tqdm.write(forecast(config, model_config, DistContext(device=choose_device(device))), file=sys.stderr)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress)
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
     bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
@@ -279,13 +296,16 @@ def _train_prepared(
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
     words, lead = Tokenizer.load(folder / "tokenizer.json"), dist.rank == 0
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
+    model_config, progress = model_for(size, len(words)), progress and lead
+    if progress:
+        tqdm.write(forecast(config, model_config, dist), file=sys.stderr)
     result = train(
         config,
-        model_for(size, len(words)),
+        model_config,
         known.tokens,
         held_out.tokens,
         start=words.start,
-        progress=progress and lead,
+        progress=progress,
         watch=partial(_with_words, watch, words) if watch else None,
         folder=folder,
         keep=keep,
