@@ -26,7 +26,6 @@ from harness import (
 )
 from safetensors.torch import load_file, load_model, save_file
 
-from tlm_book.scaling import state_of, write_checkpoint, write_tokens
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training import (
     TrainConfig,
@@ -34,7 +33,10 @@ from tlm_book.training import (
     optimizer_for,
     sample_batch,
     save,
+    state_of,
     stored_weights,
+    write_checkpoint,
+    write_tokens,
 )
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 

@@ -42,6 +42,7 @@ from tlm_book import (
     training,
     transformer_lm,
     translation,
+    weights,
     word_vectors,
 )
 from tlm_book.spec import attention as s_attention
@@ -60,6 +61,7 @@ from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
+from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import word_vectors as s_word_vectors
 from tlm_book.tokenization import Tokenizer, Vocabulary
@@ -655,6 +657,12 @@ CASES = [
     Case("product of a str", lambda: derivation.product("AB", "A", "B"), TypeError, ("weights: got str", "Derivation")),
     Case("directional_derivatives without weights", lambda: gradients.directional_derivatives(torch.nn.Identity(), lambda: z(1)), ValueError, ("model: got no weight",)),
     # training
+    Case("spec adamw of two lengths", lambda: s_training.adamw(np.zeros(3), np.zeros(4), np.zeros(3), np.zeros(3), 1, 0.1, (0.9, 0.99), 0.0),
+         ValueError, ("g: got shape (4,)", "(3)")),
+    Case("spec clip of a table", lambda: s_training.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
+    Case("spec bigram_table of letters", lambda: s_training.bigram_table("aba", 2, 0.5), TypeError, ("x: got str", "shape (N)")),
+    Case("spec discounts of halves", lambda: s_training.discounts(np.array([0.5])), TypeError, ("c: got dtype float64", "integers")),
+    Case("spec kneser_ney of halves", lambda: s_training.kneser_ney(np.array([0.5]), 2, ()), TypeError, ("x: got dtype float64", "integers")),
     Case("TrainConfig steps 0", lambda: training.TrainConfig(steps=0), ValueError, ("steps: got 0", "at least 1")),
     Case("TrainConfig lr negative", lambda: training.TrainConfig(lr=-1.0), ValueError, ("lr: got -1.0", "> 0")),
     Case("TrainConfig lr nan", lambda: training.TrainConfig(lr=float("nan")), ValueError, ("lr: got nan", "> 0")),
@@ -671,12 +679,11 @@ CASES = [
     Case("split_documents one str", lambda: training.split_documents("abc", 0.5, 0), TypeError, ("texts: got one str",)),
     Case("encode_corpus one str", lambda: training.encode_corpus(tokenizer(), "abc"), TypeError, ("texts: got one str",)),
     Case("evaluate nothing", lambda: training.evaluate(model(), tokens(), 4, 0), ValueError, ("tokens: got no tokens", "at least 1")),
-    Case("bits_per_byte of nothing", lambda: training.bits_per_byte(1.0, 1, 0), ValueError, ("n_bytes: got 0", "at least 1")),
     Case("choose_device meta", lambda: training.choose_device("meta"), ValueError, ("device: got 'meta'", '"cpu"')),
     Case("choose_device unknown", lambda: training.choose_device("quantum"), ValueError, ("device: got 'quantum'", '"cpu"')),
     Case("train on too little", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(1, 2), tokens(1), device="cpu", progress=False),
          ValueError, ("tokens: got 2 tokens", f"at least n = {M}")),
-    Case("TrainConfig accumulate", lambda: training.TrainConfig(batch_size=2, accumulate=3), ValueError, ("accumulate: got 3", "batch_size = 2")),
+    Case("TrainConfig grad_accum_steps", lambda: training.TrainConfig(batch_size=2, grad_accum_steps=3), ValueError, ("grad_accum_steps: got 3", "batch_size = 2")),
     Case("evaluate context", lambda: training.evaluate(model(), tokens(1, 2, 3), 4, 0, context=4), ValueError, ("context: got 4", "n − 1 = 3")),
     Case("trigram of too little", lambda: training.trigram(tokens(1, 2), tokens(1), 5), ValueError, ("train: got 2 tokens", "more than 3")),
     Case("trigram of too many tokens", lambda: training.trigram(tokens(1, 2, 3, 4), tokens(1), 2**30), ValueError, ("vocab_size: got 1073741824", "2^63")),
@@ -689,18 +696,19 @@ CASES = [
     # scaling
     Case("training_cost no device", lambda: scaling.training_cost(Config(5), 1e6, devices=0), ValueError, ("devices: got 0", "at least 1")),
     Case("training_cost no token", lambda: scaling.training_cost(Config(5), 0.0), ValueError, ("tokens: got 0.0", "> 0")),
-    Case("training_cost utilisation", lambda: scaling.training_cost(Config(5), 1e6, utilisation=1.5), ValueError, ("utilisation: got 1.5", "(0, 1]")),
+    Case("training_cost mfu", lambda: scaling.training_cost(Config(5), 1e6, mfu=1.5), ValueError, ("mfu: got 1.5", "(0, 1]")),
     Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
     Case("text_files missing", lambda: scaling.text_files("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'",)),
     Case("text_files empty folder", lambda: in_folder(scaling.text_files), ValueError, ("path: got the folder", "without files")),
     Case("write_tokens nothing", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", [], tokenizer())), ValueError, ("texts: got no document",)),
     Case("read_tokens missing", lambda: scaling.read_tokens("no/such.tokens"), FileNotFoundError, ("file: got no file at 'no/such.tokens'", "token file")),
     Case("read_tokens foreign", lambda: scaling.read_tokens(__file__), ValueError, ("file: got", "begins otherwise", "token file")),
-    Case("continue_run uneven team", lambda: in_folder(lambda folder: scaling.continue_run(
-        folder, training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), team=scaling.Team(0, 3))),
-        ValueError, ("batch_size: got 4", "3 processes")),
-    Case("continue_run keep nothing", lambda: in_folder(lambda folder: scaling.continue_run(
-        folder, training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), keep=0)), ValueError, ("keep: got 0",)),
+    Case("train in uneven shares", lambda: training.train(
+        training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("batch_size: got 4", "3 processes")),
+    Case("train without a common folder", lambda: training.train(
+        training.TrainConfig(batch_size=3), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("folder: got None", "3 processes")),
+    Case("train keep nothing", lambda: in_folder(lambda folder: training.train(
+        training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), folder=folder, keep=0)), ValueError, ("keep: got 0",)),
     Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("folder: got '.', which exists",)),
     Case("train_files unknown choice", lambda: in_folder(lambda folder: scaling.train_files(__file__, folder / "m", layer=2)), ValueError, ("choices: got ['layer']",)),
     Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
@@ -831,7 +839,7 @@ CASES = [
     Case("pretrained vocab twice", lambda: pretrained.marian_text.checked_vocab({"<unk>": 1, "a": 1}, 3, "vocab.json"), ValueError, ("vocab.json: got 1 numbers twice", "a number for each piece")),
     Case("pretrained vocab text", lambda: pretrained.marian_text.checked_vocab({"<unk>": "1"}, 3, "vocab.json"), ValueError, ("vocab.json: got ['1']", "less than 3")),
     Case("pretrained vocab null", lambda: pretrained.marian_text.checked_vocab(None, 3, "vocab.json"), ValueError, ("vocab.json: got no number for <unk>",)),
-    Case("pretrained meta_model blocks", lambda: pretrained.files.meta_model(TransformerLM, tiny(n_layers=10**9), {}), ValueError, ("config.json: got 1000000000 blocks", "at most 0")),
+    Case("pretrained meta_model blocks", lambda: weights.meta_model(TransformerLM, tiny(n_layers=10**9), {}), ValueError, ("config.json: got 1000000000 blocks", "at most 0")),
     Case("pretrained save_marian other settings", lambda: pretrained.save_marian(translator(), "nowhere"), ValueError, ("model.config.", "as in every Marian")),
     Case("pretrained gpt2_config other model", lambda: pretrained.gpt2_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'gpt2'")),
     Case("pretrained marian_config nothing", lambda: pretrained.marian.marian_config({}), ValueError, ("config.json: got no field ['vocab_size'", "Marian")),

@@ -77,7 +77,7 @@ def serve() -> None:
     """Reads commands from standard input, one a line, and answers each with its exit status."""
     import tlm_book.auditing
     import tlm_book.inference
-    import tlm_book.scaling  # noqa: F401
+    import tlm_book.training  # noqa: F401
 
     for line in sys.stdin:
         child = os.fork()

@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tlm_book.scaling import run_folder, train_files
 from tlm_book.tokenization import documents
+from tlm_book.training import run_folder, train_files
 
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"}
-CHOICES = {"steps": 24, "vocab_size": 280, "d_model": 16, "layers": 2, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2, "noise": 0.2, "lr": 3e-3}
+CHOICES = {"steps": 24, "vocab_size": 280, "d_model": 16, "layers": 2, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2, "token_noise": 0.2, "lr": 3e-3}
 
 
 def run(home: Path, name: str) -> None:
@@ -74,7 +74,7 @@ def at_random(home: Path, kills: int, length: float) -> str:
                 os.kill(child, signal.SIGKILL)
             killed = ended(child)
             done += killed
-            halves += killed and any(run_folder(home / f"run{runs}").glob(".part-*"))
+            halves += killed and any(run_folder(home / f"run{runs}").glob(".step-*.part"))
         compare(home, f"run{runs}")
     return f"{done} kills, {halves} of them while a checkpoint was written, in {runs} runs"
 

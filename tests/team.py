@@ -5,12 +5,11 @@ from pathlib import Path
 
 import torch
 
-from tlm_book.scaling import continue_run, team_of
-from tlm_book.training import TrainConfig
+from tlm_book.training import TrainConfig, dist_context, train
 from tlm_book.transformer_lm import Config
 
 MODEL = Config(50, d_model=16, d_ff=32, n_layers=2, n_heads=2, max_len=8, pe="learned")  # without dropout: each process drops by itself
-TRAIN = TrainConfig(steps=8, warmup=2, batch_size=6, eval_every=2, noise=0.2, clip=0.5, accumulate=2)
+TRAIN = TrainConfig(steps=8, warmup=2, batch_size=6, eval_every=2, token_noise=0.2, clip=0.5, grad_accum_steps=2)
 
 
 def run(folder: Path, parallel: str = "ddp", last: int = 0, model: Config = MODEL) -> list[dict[str, float]]:
@@ -22,8 +21,8 @@ def run(folder: Path, parallel: str = "ddp", last: int = 0, model: Config = MODE
             raise StopIteration
 
     try:
-        with team_of("cpu") as team:
-            return continue_run(folder, TRAIN, model, tokens[:300], tokens[300:], team=team, parallel=parallel, watch=watch, keep=9).log
+        with dist_context("cpu") as dist:
+            return train(TRAIN, model, tokens[:300], tokens[300:], progress=False, folder=folder, dist=dist, parallel=parallel, watch=watch, keep=9).log
     except StopIteration:
         return []
 

@@ -49,6 +49,8 @@ def test_train_reports_and_writes(trained):
 def test_train_shows_progress(text, tmp_path):
     run = command("train", "--data", text, "--out", tmp_path / "m", *TINY[:-1])
     assert run.returncode == 0 and "4/4" in run.stderr and "4/4" not in run.stdout
+    first = run.stderr.splitlines()[0]  # what is to be done, before it is begun
+    assert first.endswith("weights, 4 steps of 2 windows of 16 tokens: about a minute or less here"), first
 
 
 def test_generate_is_reproducible(trained):
@@ -92,7 +94,7 @@ def test_folder_of_texts_and_a_given_tokenizer(trained, text, tmp_path):
     for i, essay in enumerate(documents()[:4]):
         (tmp_path / "texts" / f"{i}.txt").write_text(essay, encoding="utf-8")
     run = command("train", "--data", tmp_path / "texts", text, "--out", tmp_path / "m", "--tokenizer", trained[0] / "tokenizer.json",
-                  "--sample", "The", "--recompute", "--accumulate", "2", "--eval-every", "2", "--resume", *TINY)
+                  "--sample", "The", "--activation-checkpointing", "--grad-accum-steps", "2", "--eval-every", "2", "--resume", *TINY)
     assert run.returncode == 0 and "5 documents" in run.stdout and "after 4 steps: 'The" in run.stderr, run.stderr
     assert (tmp_path / "m" / "tokenizer.json").read_bytes() == (trained[0] / "tokenizer.json").read_bytes()
 

@@ -10,13 +10,14 @@ import torch
 from tlm_book import heads, training
 from tlm_book.derivation import derive
 from tlm_book.inference import generate
+from tlm_book.tokenization import Tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
 
 FOLDER = resources.files("tlm_book") / "data" / "rhymes"
 
 
 @pytest.fixture(scope="module")
-def shipped() -> tuple[TransformerLM, training.Tokenizer]:
+def shipped() -> tuple[TransformerLM, Tokenizer]:
     return heads.shipped_rhymes()
 
 

@@ -378,7 +378,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     def begun(*_: object, **__: object) -> None:
         raise AssertionError("the training has begun")
 
-    monkeypatch.setattr(training, "train", begun)
+    monkeypatch.setattr(training.run, "train", begun)
     (tmp_path / "text.txt").write_text("a word and another one. " * 300, encoding="utf-8")
     with pytest.raises((ValueError, OSError)):
         train_from_file(tmp_path / "text.txt", tmp_path / "text.txt" / "model", device="cpu", progress=False)

@@ -25,7 +25,7 @@ STATED = {
 }
 ERRORS = re.compile(r"\b[A-Z]\w*Error\b|\b[Ee]rrors\b|`Diverged`")
 ELSEWHERE = {  # names of other libraries and of fields, in docstrings
-    "input_ids", "inputs_embeds", "ignore_merges", "encode_ordinary", "allowed_special", "ids", "hidden", "warmup", "accumulate", "eval_every",
+    "input_ids", "inputs_embeds", "ignore_merges", "encode_ordinary", "allowed_special", "ids", "hidden", "warmup", "grad_accum_steps", "eval_every",
     "torchrun", "on_overflow", "transformers",
 }  # fmt: skip
 

@@ -7,15 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from tlm_book.scaling import (
+from tlm_book.tokenization import Tokenizer, documents
+from tlm_book.training import (
+    Diverged,
+    TrainConfig,
     checkpoints,
     read_notes,
     run_folder,
+    train,
     train_files,
     write_tokens,
 )
-from tlm_book.tokenization import Tokenizer, documents
+from tlm_book.transformer_lm import Config
 
 HERE = Path(__file__).parent
 TINY = {"steps": 8, "vocab_size": 280, "d_model": 16, "layers": 1, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2}
@@ -78,7 +83,7 @@ def contents(folder):
 
 FULL = """
 import resource, signal, sys
-from tlm_book.scaling import train_files
+from tlm_book.training import train_files
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # no file may be larger: as on a disk that is full
 try:
@@ -96,7 +101,7 @@ def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
     assert said.startswith("refused:") and "state.safetensors" in said
     after = contents(folder)
     assert {k: v for k, v in before.items() if k != "log.jsonl"} == {k: v for k, v in after.items() if k != "log.jsonl"}
-    assert not list(folder.glob(".part-*/*")) and not (text.parent / "model").exists()
+    assert not list(folder.glob(".*.part")) and not (text.parent / "model").exists()
     train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)  # room again
     train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
     assert contents(text.parent / "model") == contents(text.parent / "whole") and not folder.exists()
@@ -141,6 +146,40 @@ def test_a_loss_that_is_not_finite_keeps_the_checkpoints(text):
     assert all(w.isfinite().all() for path in kept for w in load_file(path / "state.safetensors").values())
 
 
+def in_a_folder(folder, watch=None):
+    """A short run that keeps its state in the folder, or goes on there."""
+    tokens = torch.arange(400) % 37
+    config = TrainConfig(steps=8, batch_size=2, warmup=2, eval_every=2)
+    model = Config(40, d_model=8, d_ff=16, n_layers=1, n_heads=2, max_len=8)
+    return train(config, model, tokens[:300], tokens[300:], device="cpu", progress=False, folder=folder, watch=watch)
+
+
+def test_a_run_that_breaks_hands_over_the_best_weights_of_its_folder(tmp_path):
+    def poison(step, model):
+        if step == 4:
+            with torch.no_grad():
+                model.norm.weight.fill_(float("nan"))
+
+    with pytest.raises(Diverged) as caught:
+        in_a_folder(tmp_path / "run", poison)
+    result = caught.value.result
+    assert caught.value.step == 4 and sorted(result.held_out) == [2, 4]
+    assert all(w.isfinite().all() for w in result.model.parameters())
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-00000002", "step-00000004"]
+    whole = in_a_folder(tmp_path / "run")  # healthy again from the last checkpoint on
+    assert whole.resumed == 4 and len(whole.log) == 8 and whole.log[:4] == result.log
+    assert whole.log == in_a_folder(tmp_path / "other").log
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path):
+    in_a_folder(tmp_path / "run")
+    (tmp_path / "run" / ".step-00000009.77.part").mkdir()
+    (tmp_path / "run" / ".step-00000009.77.part" / "state.safetensors").write_bytes(b"half")
+    (tmp_path / "run" / ".train.tokens.77.part").write_bytes(b"half")
+    in_a_folder(tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*"))
+
+
 def test_the_last_checkpoints_and_the_best_are_kept(text):
     folder = begun(text, step=8, steps=10, keep=2)
     assert 2 <= len(checkpoints(folder)) <= 3 and checkpoints(folder)[-1].name == "step-00000008"
@@ -151,8 +190,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
     """Batches from a mapped token file of 24 MB: the process takes next to no memory of its own."""
     code = f"""
 import numpy as np
-from tlm_book.scaling import read_tokens, write_tokens
-from tlm_book.training import sample_batch
+from tlm_book.training import read_tokens, sample_batch, write_tokens
 class Words:
     start = 0
     def __len__(self): return 300

@@ -11,8 +11,8 @@ import team
 import torch
 from safetensors.torch import load_file
 
-from tlm_book.scaling import checkpoints
 from tlm_book.tokenization import documents
+from tlm_book.training import checkpoints
 
 HERE = Path(__file__).parent
 

@@ -45,8 +45,8 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--seed", type=int, help="of everything random")
     chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the products of matrices")
     chosen.add_argument("--eval-every", type=int, metavar="STEPS", help="between two measurements, each with a checkpoint")
-    chosen.add_argument("--accumulate", type=int, metavar="PARTS", help="in which a batch is worked through, to save memory")
-    chosen.add_argument("--recompute", action="store_true", help="forget what lies inside the blocks, to save memory")
+    chosen.add_argument("--grad-accum-steps", type=int, metavar="PARTS", help="in which a batch is worked through, to save memory")
+    chosen.add_argument("--activation-checkpointing", action="store_true", help="forget what lies inside the blocks, to save memory")
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
@@ -79,9 +79,8 @@ def arguments() -> argparse.ArgumentParser:
 
 def train(options: dict[str, Any]) -> str:
     """Train and save; the report, from the first process."""
-    from tlm_book.scaling import train_files
     from tlm_book.tokenization import Tokenizer
-    from tlm_book.training import train_book
+    from tlm_book.training import train_book, train_files
 
     options["progress"] = not options.pop("quiet")
     if options.pop("book", False):

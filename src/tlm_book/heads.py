@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.files import free_folder
 from tlm_book.multi_head import split_heads
 from tlm_book.positional_encoding import sinusoidal_table
 from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
@@ -20,11 +21,10 @@ from tlm_book.training import (
     TrainConfig,
     due,
     encode_corpus,
-    free_folder,
+    iter_steps,
     load,
     optimizer_for,
     save,
-    steps,
 )
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -180,7 +180,7 @@ def train_rhymes(
         torch.manual_seed(recipe.seed)
         model = new_rhyme_model(len(tokenizer))
         optimizer = optimizer_for(model, recipe)
-        entries = steps(model, optimizer, tokens, 64, tokenizer.start, recipe)
+        entries = iter_steps(model, optimizer, tokens, 64, tokenizer.start, recipe)
         for entry in tqdm(entries, total=n_steps, disable=not progress, unit="step"):
             if due(int(entry["step"]), recipe):
                 scores = head_scores(model, probe)

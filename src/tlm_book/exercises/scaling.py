@@ -10,9 +10,9 @@ from tlm_book.scaling import kept_per_token
 from tlm_book.transformer_lm import Config
 
 
-def fewest(N: float, D: float, rate: float, utilisation: float, days: float) -> int:
+def fewest(P: float, D: float, peak: float, mfu: float, days: float) -> int:
     """Try one device after the other."""
-    return next(k for k in itertools.count(1) if 6 * N * D / (k * rate * utilisation) <= days * 86400)
+    return next(k for k in itertools.count(1) if 6 * P * D / (k * peak * mfu) <= days * 86400)
 
 
 def best_interval(write: float, between: float) -> float:
@@ -23,20 +23,20 @@ def best_interval(write: float, between: float) -> float:
 
 def kept_in_depth() -> float:
     deep = Config.gpt2(n_layers=10**8)
-    return kept_per_token(deep, recompute=True) / kept_per_token(deep)
+    return kept_per_token(deep, activation_checkpointing=True) / kept_per_token(deep)
 
 
 EXERCISES = [
     function(
-        "a function `devices(N, D, rate, utilisation, days)` for N weights and D tokens, six operations for each weight and token",
+        "a function `devices(P, D, peak, mfu, days)` for P weights and D tokens, six operations for each weight and token",
         [(1e9, 20e9, 4e14, 0.4, 7), (1e9, 20e9, 4e14, 0.4, 1), (7e10, 1.4e12, 1e15, 0.5, 30), (1e8, 1e9, 1e14, 0.3, 1), (3e9, 6e10, 2e14, 0.35, 10)],
         fewest,
         {
             "Two operations for each weight and token are the way forward; the way back costs four more.":
-                lambda N, D, rate, utilisation, days: math.ceil(2 * N * D / (rate * utilisation * days * 86400)),
-            "The best rate is not reached: only a share of it is.": lambda N, D, rate, utilisation, days: math.ceil(6 * N * D / (rate * days * 86400)),
-            "So many do not finish in time: round up.": lambda N, D, rate, utilisation, days: int(6 * N * D / (rate * utilisation * days * 86400)),
-            "A day has 86,400 seconds.": lambda N, D, rate, utilisation, days: math.ceil(6 * N * D / (rate * utilisation * days * 3600)),
+                lambda P, D, peak, mfu, days: math.ceil(2 * P * D / (peak * mfu * days * 86400)),
+            "The best rate is not reached: only a share of it is.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * days * 86400)),
+            "So many do not finish in time: round up.": lambda P, D, peak, mfu, days: int(6 * P * D / (peak * mfu * days * 86400)),
+            "A day has 86,400 seconds.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * mfu * days * 3600)),
         },
     ),
     function(
@@ -62,7 +62,7 @@ EXERCISES = [
         },
     ),
     value(
-        "the number to which the share of the numbers that are still kept with recomputation tends for GPT-2, as its depth grows",
+        "the number to which the share of the numbers that are still kept with activation checkpointing tends for GPT-2, as its depth grows",
         kept_in_depth,
         {
             "The input of each block has to be kept.": 0.0,

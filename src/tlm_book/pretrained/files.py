@@ -1,24 +1,22 @@
 """A model's folder: config.json and model.safetensors, read with suspicion and written completely or not at all."""
 
-import contextlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Shaped
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.pretrained.names import Pair, to_file, to_model, turned_back
-from tlm_book.training import finite, free_folder
 from tlm_book.transformer_lm import Settings, TransformerLM
+from tlm_book.weights import finite, write_tensors
 
 __all__ = [
     "CONFIG",
@@ -28,8 +26,6 @@ __all__ = [
     "drop_copies",
     "expects_tensor",
     "fill",
-    "meta_model",
-    "new_folder",
     "read_fields",
     "read_json",
     "read_tensors",
@@ -38,7 +34,6 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=Settings)
-Model = TypeVar("Model", TransformerLM, EncoderDecoder)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 NO_PICKLE = (
@@ -115,18 +110,6 @@ def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
 # From tensors to a model, and back
 
 
-def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor]) -> Model:
-    """kind(config) whose weights have shapes and no numbers yet: nothing of its size is made before the sizes are known to be
-    right. ValueError for sizes that no file can have.
-    """
-    expects(config.n_layers <= len(tensors), CONFIG, f"{config.n_layers} blocks", f"at most {len(tensors)}, one a tensor")
-    try:
-        with torch.device("meta"):
-            return kind(config)
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise ValueError(f"{CONFIG}: got sizes too great to be counted, want those of the tensors") from error
-
-
 def expects_tensor(w: Shaped[Tensor, "..."], shape: tuple[int, ...], dtype: torch.dtype, name: str, file: str) -> None:
     """ValueError that names file and tensor unless it holds finite floating point numbers of this shape and dtype."""
     floats, kind = w.is_floating_point() and w.dtype.itemsize > 1, f"{name} of type {w.dtype}"
@@ -172,22 +155,6 @@ def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> 
 # Writing
 
 
-@contextlib.contextmanager
-def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is written: it is there complete or not at all. FileExistsError when
-    there is one of that name.
-    """
-    path = free_folder(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.mkdir()
-    try:
-        yield part
-        part.rename(free_folder(path))
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
 def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
     """config.json and model.safetensors. ValueError for what `expects_tensor` refuses in a file, OSError when they cannot be
     written.
@@ -196,7 +163,4 @@ def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tens
     for name, w in tensors.items():
         expects_tensor(w, tuple(w.shape), dtype, name, "model")
     (folder / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    try:  # transformers looks for the format in the metadata
-        save_file(tensors, folder / WEIGHTS, {"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(f"{folder}: {error}") from error
+    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})  # transformers looks for the format

@@ -9,14 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from tlm_book.checks import expects
+from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
     CONFIG,
     WEIGHTS,
     described,
     drop_copies,
     fill,
-    meta_model,
-    new_folder,
     read_tensors,
     tensors_of,
     write_model,
@@ -39,6 +38,7 @@ from tlm_book.tokenization import Tokenizer
 from tlm_book.tokenization import load_gpt2 as load_tokenizer
 from tlm_book.tokenization import save_gpt2 as save_tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.weights import meta_model
 
 __all__ = ["gpt2_config", "gpt2_fields", "gpt2_name", "gpt2_pairs", "load_gpt2", "save_gpt2"]
 

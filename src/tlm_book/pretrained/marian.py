@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tlm_book.files import new_folder
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.pretrained.files import (
     CONFIG,
@@ -17,8 +18,6 @@ from tlm_book.pretrained.files import (
     described,
     drop_copies,
     fill,
-    meta_model,
-    new_folder,
     read_fields,
     read_tensors,
     tensors_of,
@@ -44,6 +43,7 @@ from tlm_book.pretrained.settings import (
     expects_same,
     plain_heads,
 )
+from tlm_book.weights import meta_model
 
 __all__ = ["load_marian", "marian_config", "marian_fields", "marian_pairs", "marian_preset", "save_marian"]
 

@@ -5,6 +5,8 @@ from collections import Counter
 import numpy as np
 from jaxtyping import Float, Int
 
+from tlm_book.checks import shaped
+
 __all__ = [
     "bigram_table",
     "discounts",
@@ -17,6 +19,7 @@ __all__ = [
 # --- What to beat
 
 
+@shaped
 def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
@@ -34,9 +37,10 @@ def bigram_table(
     return P
 
 
-# --- Two tokens back
+# --- Two tokens back, and more
 
 
+@shaped
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥
     1 of one order. (T-kneser-ney)
@@ -51,6 +55,7 @@ def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     return D
 
 
+@shaped
 def kneser_ney(
     x: Int[np.ndarray, "N"], V: int, h: tuple[int, ...], order: int | None = None
 ) -> Float[np.ndarray, "V"]:
@@ -75,12 +80,14 @@ def kneser_ney(
 # --- One step
 
 
+@shaped
 def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
     """g, shortened to length c where it is longer. (T-clip)"""
     length = np.sqrt((g**2).sum())
     return g if length <= c else g * (c / length)
 
 
+@shaped
 def adamw(
     w: Float[np.ndarray, "N"],
     g: Float[np.ndarray, "N"],

@@ -1,0 +1,58 @@
+"""Files and folders that are there complete or not at all: written beside their place, then renamed. Written by hand."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tlm_book.checks import expects
+
+__all__ = ["clear_parts", "free_folder", "new_file", "new_folder"]
+
+
+def free_folder(folder: str | os.PathLike[str]) -> Path:
+    """The path, when nothing is there yet; FileExistsError otherwise."""
+    path = Path(folder)
+    expects(not path.exists(), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
+    return path
+
+
+def _beside(path: Path) -> Path:
+    """Where this process writes what will be called `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+@contextlib.contextmanager
+def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to write into, which gets its name when all is written. FileExistsError when there is one of that name."""
+    path = free_folder(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _beside(path)
+    part.mkdir()
+    try:
+        yield part
+        part.rename(free_folder(path))
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to. What is written takes the place of `file`, and of an older file of that name, when all went well."""
+    path = Path(file)
+    part = _beside(path)
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def clear_parts(folder: str | os.PathLike[str]) -> None:
+    """Remove what processes that were killed have left half written in this folder."""
+    for part in Path(folder).glob(".*.part"):
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()

@@ -1,0 +1,142 @@
+"""Training: data, the loop, what it has to beat, and files that last; on one device or several, in one piece or resumed.
+
+    from tlm_book.training import TrainConfig, train
+    result = train(TrainConfig(steps=500), model_config, train_tokens, validation_tokens)
+
+The chapter training explains and exports `loop` (the step and the run) and `cost` (operations of a step). The rest is written by
+hand: `config` holds every choice, `text` and `data` turn files into tokens, `ngrams` counts, `folder` saves and loads models,
+`checkpoint` and `distributed` keep a run alive and share it, `run` does the whole job.
+"""
+
+from tlm_book.training.checkpoint import (
+    best_checkpoint,
+    checkpoints,
+    put_state,
+    read_checkpoint,
+    read_notes,
+    state_of,
+    write_checkpoint,
+)
+from tlm_book.training.config import (
+    Size,
+    TrainConfig,
+    fit_size,
+    model_for,
+    plan,
+    recipe,
+)
+from tlm_book.training.cost import flops_per_token as flops_per_token
+from tlm_book.training.cost import peak_matmul_flops as peak_matmul_flops
+from tlm_book.training.data import (
+    TokenFile,
+    encode_corpus,
+    is_held_out,
+    learn_tokenizer,
+    read_tokens,
+    split_documents,
+    write_tokens,
+)
+from tlm_book.training.distributed import (
+    DistContext,
+    choose_device,
+    dist_context,
+    parallelize,
+)
+from tlm_book.training.folder import (
+    load,
+    save,
+    shipped,
+    stored_weights,
+    with_weights,
+)
+from tlm_book.training.loop import Diverged as Diverged
+from tlm_book.training.loop import Result as Result
+from tlm_book.training.loop import corrupt_tokens as corrupt_tokens
+from tlm_book.training.loop import due as due
+from tlm_book.training.loop import (
+    enable_checkpointing_and_compile as enable_checkpointing_and_compile,
+)
+from tlm_book.training.loop import evaluate as evaluate
+from tlm_book.training.loop import iter_steps as iter_steps
+from tlm_book.training.loop import learning_rate as learning_rate
+from tlm_book.training.loop import optimizer_for as optimizer_for
+from tlm_book.training.loop import parameter_groups as parameter_groups
+from tlm_book.training.loop import sample_batch as sample_batch
+from tlm_book.training.loop import step_seed as step_seed
+from tlm_book.training.loop import train as train
+from tlm_book.training.loop import train_step as train_step
+from tlm_book.training.ngrams import (
+    bigram,
+    bigram_log_probs,
+    kneser_ney_log_probs,
+    trigram,
+    unigram,
+    unigram_log_probs,
+)
+from tlm_book.training.run import (
+    Report,
+    report,
+    run_folder,
+    train_and_save,
+    train_book,
+    train_files,
+    train_from_file,
+)
+from tlm_book.training.text import (
+    MARKS,
+    read_text,
+    split_text,
+    stream_documents,
+    text_files,
+)
+
+# What the chapter exports is listed in `loop` and `cost`, and not a second time here.
+__all__ = [
+    "TrainConfig",
+    "Size",
+    "fit_size",
+    "model_for",
+    "recipe",
+    "plan",
+    "MARKS",
+    "read_text",
+    "split_text",
+    "text_files",
+    "stream_documents",
+    "split_documents",
+    "is_held_out",
+    "learn_tokenizer",
+    "encode_corpus",
+    "TokenFile",
+    "write_tokens",
+    "read_tokens",
+    "unigram_log_probs",
+    "bigram_log_probs",
+    "kneser_ney_log_probs",
+    "unigram",
+    "bigram",
+    "trigram",
+    "save",
+    "load",
+    "shipped",
+    "stored_weights",
+    "with_weights",
+    "state_of",
+    "put_state",
+    "checkpoints",
+    "write_checkpoint",
+    "read_notes",
+    "read_checkpoint",
+    "best_checkpoint",
+    "choose_device",
+    "DistContext",
+    "dist_context",
+    "parallelize",
+    "Report",
+    "report",
+    "run_folder",
+    "train_and_save",
+    "train_from_file",
+    "train_book",
+    "train_files",
+]

@@ -1,0 +1,242 @@
+"""The state of a run, written down so that a killed run goes on where it was; or kept in memory, for a run that may be lost. Written by hand."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tlm_book.checks import expects, expects_positive
+from tlm_book.files import clear_parts, new_file, new_folder
+from tlm_book.training.distributed import DistContext
+from tlm_book.training.folder import own_weights
+from tlm_book.weights import finite, write_tensors
+
+__all__ = [
+    "InMemory",
+    "OnDisk",
+    "best_checkpoint",
+    "checkpoints",
+    "drop_old",
+    "put_state",
+    "read_checkpoint",
+    "read_log",
+    "read_notes",
+    "state_of",
+    "write_checkpoint",
+]
+
+Entry = dict[str, int | float]  # of the log: what one step has to say
+
+
+# The state as tensors with names
+
+
+def _whole(on_cpu: bool) -> Any:
+    """Tensors gathered whole: on each process's device, or on the first one's CPU alone."""
+    from torch.distributed.checkpoint.state_dict import (
+        StateDictOptions,  # takes two seconds to import
+    )
+
+    return StateDictOptions(full_state_dict=True, cpu_offload=on_cpu)
+
+
+def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Weights and means by name, gathered from all processes onto the first one's CPU; a tied matrix once."""
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    both: Any = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
+    weights, rest = both
+    tensors = {f"model.{name}": w for name, w in weights.items()}
+    for name, means in rest.get("state", {}).items():
+        tensors |= {f"optimizer.{name}.{key}": m for key, m in means.items()}
+    inner: Any = getattr(model, "module", model)
+    if inner.config.tied:
+        tensors.pop("model.unembedding.weight", None)  # it is the embedding table
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def put_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give model and optimizer the state that `state_of` returned, here or in a run with other processes."""
+    from torch.distributed.checkpoint.state_dict import (
+        get_state_dict,
+        set_state_dict,
+    )
+
+    whole = _whole(on_cpu=False)
+    both: Any = get_state_dict(model, optimizer, options=whole)
+    rest = both[1]
+    saved: dict[str, Any] = {**weights_in(tensors)}
+    saved.setdefault("unembedding.weight", saved["embedding.table.weight"])  # tied
+    for name, means in rest["state"].items():
+        rest["state"][name] = {key: tensors[f"optimizer.{name}.{key}"] for key in means}
+    set_state_dict(model, optimizer, model_state_dict=saved, optim_state_dict=rest, options=whole)
+
+
+def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a state, under the names that the model has for them."""
+    return {name.removeprefix("model."): w for name, w in tensors.items() if name.startswith("model.")}
+
+
+# A checkpoint is a folder: the tensors, and notes on the run and its loss
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints in a folder, oldest first."""
+    return sorted(folder.glob("step-*"))
+
+
+def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
+    """Write the state after `step` steps: beside, then renamed. OSError when there is no room; older ones are untouched.
+
+    ValueError for numbers that are not finite: no state to come back to.
+    """
+    bad = [name for name, tensor in tensors.items() if not finite(tensor)]
+    expects(not bad, "tensors", f"{bad[:1]} with numbers that are not finite", "a state to come back to")
+    path = folder / f"step-{step:08}"
+    with new_folder(path) as part:
+        write_tensors(part / "state.safetensors", tensors)
+        (part / "state.json").write_text(json.dumps({"step": step, **notes}), encoding="utf-8")
+    return path
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """The notes of a checkpoint; ValueError when they are broken."""
+    try:
+        notes = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        right = isinstance(notes, dict) and {"step", "run", "held_out"} <= notes.keys()
+    except (ValueError, OSError):
+        right = False
+    expects(right, f"{path / 'state.json'}", "no notes of a run", "what `write_checkpoint` wrote")
+    return notes
+
+
+def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
+    """(step, tensors) of a checkpoint of this very run. ValueError that names what is broken, foreign or changed."""
+    notes = read_notes(path)
+    for part, fields in run.items():
+        theirs = notes["run"].get(part, {})
+        for name, value in fields.items():
+            same = theirs.get(name) == json.loads(json.dumps(value))
+            begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
+            expects(same, f"{part}.{name}", repr(value), begun)
+    try:
+        tensors = load_file(path / "state.safetensors")
+    except (SafetensorError, OSError) as error:
+        wants = "one to come back to: remove it, and the one before it is taken"
+        raise ValueError(f"{path}: got a broken checkpoint ({error}); want {wants}") from error
+    for name, tensor in wanted.items():
+        fits = name in tensors and tensors[name].shape == tensor.shape and finite(tensors[name])
+        expects(fits, f"{path}", f"no {name} that fits", "the state of this run")
+    return notes["step"], tensors
+
+
+def best_checkpoint(folder: Path) -> Path:
+    """The checkpoint whose loss on the held-out text was lowest, the first of them."""
+    return min(checkpoints(folder), key=lambda path: float(read_notes(path)["held_out"]))
+
+
+def drop_old(folder: Path, keep: int) -> None:
+    """Remove all checkpoints but the last `keep` and the best on the held-out text."""
+    for path in checkpoints(folder)[:-keep]:
+        if path != best_checkpoint(folder):
+            gone = path.rename(path.with_name(f".{path.name}.old.part"))  # no half of it under its name
+            shutil.rmtree(gone)
+
+
+def read_log(file: Path, step: int) -> list[Entry]:
+    """The first `step` entries of a log; what was written after the checkpoint, perhaps by half, is left out."""
+    lines = file.read_text(encoding="utf-8").splitlines()[:step] if step else []
+    return [json.loads(line) for line in lines]
+
+
+# Where a run keeps its states: each class has begin, keep, best and close
+
+
+class InMemory:
+    """The best weights so far, and nothing on disk."""
+
+    def __init__(self) -> None:
+        self.log: list[Entry] = []
+        self.loss = float("inf")
+        self.weights: dict[str, Tensor] = {}
+
+    def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
+        """A new run. Returns its log, to which the caller adds an entry for each step."""
+        return self.log
+
+    def keep(self, model: Any, optimizer: torch.optim.Optimizer) -> None:
+        """After a measurement: a copy of the weights, when they are better than all before."""
+        if self.log[-1]["held_out"] < self.loss:
+            self.loss = self.log[-1]["held_out"]
+            self.weights = {name: w.clone() for name, w in own_weights(model).items()}
+
+    def best(self) -> dict[str, Tensor]:
+        """The weights with the lowest held-out loss, the first of them; none when nothing was measured."""
+        return self.weights
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class OnDisk:
+    """Checkpoints and the log of a run in a folder; of several processes the first one writes.
+
+    `run` is what must not change from one process to the next, {part: {name: value}}. ValueError when `keep` is below 1.
+    """
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], dist: DistContext, keep: int) -> None:
+        expects_positive(keep=keep)
+        self.folder, self.run, self.dist, self.n_kept = folder, run, dist, keep
+        self.log: list[Entry] = []
+        self.n_logged = 0  # entries that are in the file
+
+    def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
+        """Put back the last checkpoint, if there is one, and cut the log there. Returns the log, to which the caller adds an entry
+        for each step. ValueError for a checkpoint that is broken or of another run.
+        """
+        first = 0
+        if found := checkpoints(self.folder):
+            first, tensors = read_checkpoint(found[-1], self.run, state_of(model, optimizer))
+            put_state(model, optimizer, tensors)
+        self.dist.wait()
+        self.log = read_log(self.folder / "log.jsonl", first)
+        self.n_logged = first
+        if self.dist.rank == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            clear_parts(self.folder)
+            with new_file(self.folder / "log.jsonl") as part:
+                part.write_text(lines(self.log), encoding="utf-8")
+        return self.log
+
+    def keep(self, model: Any, optimizer: torch.optim.Optimizer) -> None:
+        """After a measurement: all processes gather their state, the first one writes a checkpoint. OSError when there is no room."""
+        self.close()  # the log first: it is never behind a checkpoint
+        tensors, last = state_of(model, optimizer), self.log[-1]
+        if self.dist.rank == 0:
+            write_checkpoint(self.folder, int(last["step"]), tensors, {"run": self.run, "held_out": last["held_out"]})
+            drop_old(self.folder, self.n_kept)
+        self.dist.wait()
+
+    def best(self) -> dict[str, Tensor]:
+        """The weights of the best checkpoint; none when there is no checkpoint."""
+        if not checkpoints(self.folder):
+            return {}
+        return weights_in(load_file(best_checkpoint(self.folder) / "state.safetensors"))
+
+    def close(self) -> None:
+        """Write the entries of the log that are not yet in the file."""
+        new, self.n_logged = self.log[self.n_logged :], len(self.log)
+        if self.dist.rank == 0 and new:
+            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
+                log.write(lines(new))
+
+
+def lines(entries: Sequence[Entry]) -> str:
+    """The log as text, one entry a line."""
+    return "".join(json.dumps(entry) + "\n" for entry in entries)

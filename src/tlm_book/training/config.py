@@ -1,0 +1,131 @@
+"""Every choice that training makes, and which choices suit an amount of text. Written by hand."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.transformer_lm import Config
+
+__all__ = ["Size", "TrainConfig", "fit_size", "model_for", "plan", "recipe"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every choice that training makes, beside the model's own `Config`.
+
+    steps, batch_size     updates, and windows of text in each
+    lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
+    weight_decay, betas   of AdamW
+    clip                  longest gradient; longer ones are shortened to this
+    token_noise           share of the tokens that are replaced by random ones where the model reads them
+    seed                  of the split, the initial weights, batches, noise and dropout
+    eval_every            steps between two measurements on the held-out text
+    validation            fraction of the documents that is held out
+    dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
+    grad_accum_steps      parts in which a batch is worked through, one after another
+    activation_checkpointing, compile    save memory (forget what lies inside a block); save time (torch.compile)
+
+    Errors: ValueError or TypeError that names the field.
+    """
+
+    steps: int = 1000
+    batch_size: int = 8
+    lr: float = 1.5e-3
+    min_lr: float = 0.1
+    warmup: int = 50
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float = 1.0
+    token_noise: float = 0.0
+    seed: int = 0
+    eval_every: int = 100
+    validation: float = 0.1
+    dtype: str = "float32"
+    grad_accum_steps: int = 1
+    activation_checkpointing: bool = False
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        expects_positive(steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every, grad_accum_steps=self.grad_accum_steps)
+        expects(isinstance(self.lr, int | float), "lr", repr(self.lr), "a number", TypeError)
+        expects(isinstance(self.seed, int), "seed", self.seed, "a whole number", TypeError)
+        for name, right, wants in (
+            ("grad_accum_steps", self.grad_accum_steps <= self.batch_size, f"at most batch_size = {self.batch_size}"),
+            ("lr", 0 < self.lr < math.inf, "a finite number > 0"),
+            ("min_lr", 0 <= self.min_lr <= 1, "a fraction of lr, from 0 to 1"),
+            ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to steps = {self.steps}"),
+            ("weight_decay", self.weight_decay >= 0, "a number ≥ 0"),
+            ("betas", len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "two numbers in [0, 1)"),
+            ("clip", self.clip > 0, "a number > 0"),
+            ("token_noise", 0 <= self.token_noise < 1, "a share in [0, 1)"),
+            ("seed", 0 <= self.seed < 2**63, "a whole number from 0 to 2^63 − 1"),
+            ("validation", 0 < self.validation < 1, "a fraction between 0 and 1"),
+        ):
+            expects(right, name, getattr(self, name), wants)
+        expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes that suit an amount of text."""
+
+    vocab_size: int
+    d_model: int
+    layers: int
+    heads: int
+    context: int
+    batch_size: int
+    steps: int
+    token_noise: float
+
+
+# {bytes of text, fewer than: what suits so much of it}
+SIZES = {
+    50_000: Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
+    1_000_000: Size(1024, 128, layers=4, heads=4, context=128, batch_size=8, steps=1400, token_noise=0.15),
+    20_000_000: Size(4096, 256, layers=6, heads=8, context=256, batch_size=16, steps=4000, token_noise=0.0),
+    math.inf: Size(8192, 384, layers=6, heads=6, context=256, batch_size=32, steps=20000, token_noise=0.0),
+}
+
+
+def fit_size(n_bytes: int) -> Size:
+    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled."""
+    return next(size for bound, size in SIZES.items() if n_bytes < bound)
+
+
+def model_for(size: Size, vocab_size: int) -> Config:
+    """The model that `train_from_file` trains, in a given size."""
+    return Config(
+        vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads, max_len=size.context,
+        embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.2,
+    )  # fmt: skip
+
+
+def recipe(size: Size, **changes: Any) -> TrainConfig:
+    """How a model of that size is trained; `changes` overrule single fields."""
+    steps = int(changes.get("steps", size.steps))
+    fitted: dict[str, Any] = {
+        "steps": steps,
+        "batch_size": size.batch_size,
+        "token_noise": size.token_noise,
+        "lr": 1.5e-3,
+        "weight_decay": 0.3,
+        "warmup": min(50, steps // 10),
+        "eval_every": max(1, steps // 12),
+    }
+    return TrainConfig(**fitted | changes)
+
+
+def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
+    """The size and the recipe for that much text, with single choices overruled.
+
+    ValueError for a choice with another name, or a size below 1.
+    """
+    of_size, of_recipe = ({field.name for field in dataclasses.fields(kind)} for kind in (Size, TrainConfig))
+    unknown = sorted(choices.keys() - of_size - of_recipe)
+    expects(not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}")
+    size = dataclasses.replace(fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size})
+    expects_positive(**{name: value for name, value in dataclasses.asdict(size).items() if name != "token_noise"})
+    return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})

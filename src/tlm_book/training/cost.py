@@ -1,0 +1,42 @@
+"""What a step costs, and what the machine could do at best. Generated from book/training.ipynb: edit the notebook, then `make export`."""
+
+import time
+
+import torch
+
+from tlm_book.transformer_lm import Config
+
+__all__ = [
+    "flops_per_token",
+    "peak_matmul_flops",
+]
+
+
+# --- The book's model
+
+
+def flops_per_token(config: Config, n: int) -> int:
+    """Operations of one training step for each token, in windows of n: 3 (2k + 4 L n
+    h d_head), for k entries of matrices. (T-flops)
+
+    The gradient costs twice the model itself. The mask is not subtracted;
+    recomputation is not added.
+    """
+    c = config
+    d, hk = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    entries = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
+    return 3 * (2 * entries + 4 * c.n_layers * n * hk)
+
+
+def peak_matmul_flops(device: torch.device, dtype: str = "float32") -> float:
+    """Operations a second that a product of two large matrices reaches on this
+    device: the best of several.
+    """
+    size = 8192 if device.type == "cuda" else 768
+    A = torch.ones(size, size, device=device, dtype=getattr(torch, dtype))
+    seconds = []
+    for _ in range(6):
+        tick = time.perf_counter()
+        (A @ A)[0, 0].item()  # a GPU is waited for
+        seconds.append(time.perf_counter() - tick)
+    return 2 * size**3 / min(seconds)

@@ -1,0 +1,84 @@
+"""One process or several: which device, who this is, and how the model is laid out over all of them. Written by hand."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import distributed, nn
+
+from tlm_book.checks import expects_one_of
+from tlm_book.transformer_lm import TransformerLM
+
+__all__ = ["PARALLEL", "DistContext", "choose_device", "parallelize", "dist_context"]
+
+PARALLEL = ("ddp", "fsdp")  # all weights on each device; each device its share
+
+
+def choose_device(device: str) -> torch.device:
+    """The device of that name; "auto" is a GPU when there is one, else the CPU. ValueError for one that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1, device=device).item()  # no numbers on "meta"
+        return torch.device(device)
+    except (RuntimeError, AssertionError) as error:  # torch raises either, by build
+        wants = 'a device of this machine, such as "auto", "cpu" or "cuda"'
+        raise ValueError(f"device: got {device!r}, want {wants}") from error
+
+
+@dataclass(frozen=True)
+class DistContext:
+    """The processes that share a run: which one this is, of how many, on which device."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    def mean(self, number: float) -> float:
+        """The mean of every process's number."""
+        if self.world_size == 1:
+            return number
+        total = torch.tensor(number, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(total)
+        return total.item() / self.world_size
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.world_size > 1:
+            distributed.barrier()
+
+
+@contextlib.contextmanager
+def dist_context(device: str) -> Iterator[DistContext]:
+    """The processes that `torchrun` started, this process alone without it. On GPUs they speak through NCCL, else through gloo.
+    ValueError as in `choose_device`.
+    """
+    world_size, chosen = int(os.environ.get("WORLD_SIZE", "1")), choose_device(device)
+    if world_size == 1:
+        yield DistContext(device=chosen)
+        return
+    if chosen.type == "cuda":  # each process takes the GPU of its number on this machine
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(chosen)
+    distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield DistContext(distributed.get_rank(), world_size, chosen)
+    finally:
+        distributed.destroy_process_group()
+
+
+def parallelize(model: TransformerLM, dist: DistContext, parallel: str) -> nn.Module:
+    """The model as this process holds it: whole ("ddp") or its share of each block ("fsdp"). ValueError for another choice."""
+    expects_one_of("parallel", parallel, PARALLEL)
+    if dist.world_size == 1:
+        return model
+    if parallel == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.fsdp import fully_shard  # takes two seconds to import
+
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)  # changes the model, and returns it
+    return model

@@ -1,0 +1,147 @@
+"""A model on disk: a folder with its settings, weights, tokenizer and log, read with suspicion. Written by hand."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tlm_book.checks import expects
+from tlm_book.files import free_folder, new_folder
+from tlm_book.positional_encoding import PositionalEncoding
+from tlm_book.tokenization import Tokenizer
+from tlm_book.training.config import TrainConfig
+from tlm_book.training.distributed import choose_device
+from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.weights import finite, meta_model, write_tensors
+
+__all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
+
+CONFIG, WEIGHTS, TOKENIZER, LOG = "config.json", "model.safetensors", "tokenizer.json", "log.jsonl"
+
+
+def save(
+    folder: str | os.PathLike[str],
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    *,
+    config: TrainConfig | None = None,
+    log: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder. (T-files)
+
+    They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
+    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together or a weight is not finite.
+    """
+    path, V = free_folder(folder), model.config.vocab_size
+    expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    weights = stored_weights(model)
+    for name, w in weights.items():
+        expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
+    settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
+    with new_folder(path) as part:
+        (part / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        write_tensors(part / WEIGHTS, weights)
+        shutil.copymode(part / CONFIG, part / WEIGHTS)  # safetensors makes files that nobody else may read
+        tokenizer.save(part / TOKENIZER)
+        if log:
+            (part / LOG).write_text("".join(json.dumps(dict(entry)) + "\n" for entry in log), encoding="utf-8")
+    return path
+
+
+def own_weights(model: TransformerLM) -> dict[str, Tensor]:
+    """The weights by name, a tied matrix once; the tensors are the model's own."""
+    tied = {"unembedding.weight"} if model.config.tied else set()  # it is the embedding table
+    return {name: w.detach() for name, w in model.state_dict().items() if name not in tied}
+
+
+def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
+    """The weights as a file holds them: on the CPU, a tied matrix once."""
+    return {name: w.cpu().contiguous() for name, w in own_weights(model).items()}
+
+
+def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode. (T-files)
+
+    FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds weights
+    of other names or shapes or weights that are not finite. No code is run from any file.
+    """
+    path, chosen = Path(folder), choose_device(device)
+    wants = "a folder that `save` wrote"
+    expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)
+    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", wants, FileNotFoundError)
+    tokenizer, config = Tokenizer.load(path / TOKENIZER), read_config(path / CONFIG)
+    V = config.vocab_size
+    expects(len(tokenizer) == V, TOKENIZER, f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
+    return with_weights(config, read_weights(path / WEIGHTS), path / WEIGHTS).to(chosen), tokenizer
+
+
+def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer): the small English model that comes with the package, made by `train_book`. (T-shipped)"""
+    with resources.as_file(resources.files("tlm_book") / "data" / "model") as folder:
+        return load(folder, device)
+
+
+# What is read is checked
+
+
+def read_config(file: Path) -> Config:
+    """The model's settings in a config.json; ValueError when it is no such file, or one with other fields."""
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: got no JSON ({error}), want what `save` wrote") from error
+    right = isinstance(fields, dict) and isinstance(fields.get("model"), dict)
+    expects(right, f"{file}", 'no table "model"', "what `save` wrote")
+    known = {field.name: field.default for field in dataclasses.fields(Config)}
+    missing = [name for name, default in known.items() if default is dataclasses.MISSING and name not in fields["model"]]
+    unknown = [name for name in fields["model"] if name not in known]
+    wants = f"the fields of Config: {', '.join(known)}"
+    expects(not missing, f"{file}", f"no field {missing[:1]}", wants)
+    expects(not unknown, f"{file}", f"the unknown field {unknown[:1]}", wants)
+    try:
+        return Config(**fields["model"])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; ValueError when it is broken."""
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
+
+
+def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.PathLike[str] = "weights") -> TransformerLM:
+    """A model with these very tensors as its weights, a tied matrix given once, in evaluation mode. No random number is drawn.
+
+    ValueError that names the file for tensors that do not fit, or are not finite.
+    """
+    model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
+    if config.pe in ("sinusoidal", "none"):  # positions that are computed, not stored
+        model.position = PositionalEncoding(config.max_len, config.d_model, config.pe, config.pe_start)
+    wanted = own_weights(model)
+    differ = sorted(weights.keys() ^ wanted.keys())[:3]
+    expects(not differ, f"{file}", f"other weights: {differ}", "the weights that config.json describes")
+    for name, w in weights.items():
+        shape = tuple(wanted[name].shape)
+        expects(w.shape == shape, f"{file}", f"{name} of shape {tuple(w.shape)}", f"{shape}")
+        expects(w.is_floating_point(), f"{file}", f"{name} of type {w.dtype}", "floating point weights")
+        expects(finite(w), f"{file}", f"{name} with numbers that are not finite", "finite weights")
+    table = weights["embedding.table.weight"]
+    tied = {"unembedding.weight": table} if config.tied else {}
+    model.load_state_dict({**weights, **tied}, assign=True)
+    model.to(table)  # what is computed takes their type and device
+    if tied:  # one parameter again, not two of the same numbers
+        model.unembedding.weight = model.embedding.table.weight
+    return model.eval()

@@ -1,0 +1,423 @@
+"""The step and the run: batches, gradients, the optimizer's move, and the loop around them. Generated from book/training.ipynb: edit the notebook, then `make export`."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from tqdm import tqdm
+
+from tlm_book.checks import expects
+from tlm_book.loss import shift, token_log_probs, weighted_loss
+from tlm_book.training.checkpoint import InMemory, OnDisk
+from tlm_book.training.config import TrainConfig
+from tlm_book.training.distributed import DistContext, choose_device, parallelize
+from tlm_book.training.folder import with_weights
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = [
+    "sample_batch",
+    "learning_rate",
+    "parameter_groups",
+    "corrupt_tokens",
+    "train_step",
+    "enable_checkpointing_and_compile",
+    "optimizer_for",
+    "Diverged",
+    "step_seed",
+    "iter_steps",
+    "evaluate",
+    "Result",
+    "due",
+    "train",
+]
+
+
+# --- Text, held out and cut
+
+
+def sample_batch(
+    tokens: Int[Tensor, "N"], n: int, batch_size: int, seed: int, step: int
+) -> Int[Tensor, "batch n"]:
+    """Windows of n consecutive tokens whose first positions are drawn uniformly; the
+    same for the same seed and step.
+
+    ValueError when there are fewer than n tokens.
+    """
+    expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
+    windows = tokens.unfold(0, n, 1)  # (N − n + 1, n), a view: nothing is copied
+    first = np.random.default_rng((seed, step)).integers(
+        0, len(windows), size=batch_size
+    )
+    return windows[torch.from_numpy(first).to(tokens.device)]
+
+
+# --- One step
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to
+    min_lr · lr at the last step.
+
+    >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
+    >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    first = max(config.warmup - 1, 0)  # the step at which the rate is highest
+    done = (step - first) / max(config.steps - 1 - first, 1)
+    low = config.min_lr * config.lr
+    return low + (config.lr - low) * (1 + math.cos(math.pi * done)) / 2
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float
+) -> list[dict[str, object]]:
+    """Two groups for the optimizer: matrices, which decay, and vectors (biases,
+    gains), which do not.
+    """
+    parameters = list(model.parameters())  # a tied matrix comes once
+    return [
+        {
+            "params": [p for p in parameters if p.dim() >= 2],
+            "weight_decay": weight_decay,
+        },
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+
+
+def corrupt_tokens(
+    read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
+) -> Int[Tensor, "batch n"]:
+    """`read`, with each token but the first replaced with probability `share` by one
+    drawn from `pool`. (T-noise)
+    """
+    if share == 0:
+        return read
+    replaced = torch.rand(read.shape, device=read.device) < share
+    replaced[:, 0] = False  # the start marker stays
+    drawn = pool.flatten()[
+        torch.randint(pool.numel(), read.shape, device=read.device)
+    ]
+    return torch.where(replaced, drawn, read)
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    read: Int[Tensor, "batch n"],
+    batch: Int[Tensor, "batch n"],
+    config: TrainConfig,
+    weights: Float[Tensor, "batch n"] | None = None,
+) -> tuple[float, float]:
+    """One step: the gradient, in `grad_accum_steps` parts, clipped, and the optimizer's
+    move. (T-accumulate)
+
+    Returns the loss before the move and the norm of its gradient; there is no move
+    when that norm is not finite. `read` is what the model reads, `batch` what it is
+    judged on.
+    """
+    loss: Tensor | float = 0.0
+    optimizer.zero_grad()
+    for rows in torch.arange(len(batch)).chunk(config.grad_accum_steps):
+        x, w = batch[rows], None if weights is None else weights[rows]
+        share = (
+            len(x) / len(batch)
+            if w is None or weights is None
+            else (w.sum() / weights.sum()).item()
+        )
+        if share == 0:
+            continue
+        mixed = config.dtype == "bfloat16"
+        with torch.autocast(x.device.type, torch.bfloat16, mixed):
+            part = share * weighted_loss(model(read[rows]), x, w)
+        part.backward()
+        loss += part.detach()
+    grad_norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    if hasattr(grad_norm, "full_tensor"):  # of weights that are shared out
+        grad_norm = grad_norm.full_tensor()
+    if grad_norm.isfinite():
+        optimizer.step()
+    return float(loss), float(grad_norm)
+
+
+def enable_checkpointing_and_compile(
+    model: TransformerLM, config: TrainConfig
+) -> None:
+    """Turn on what the config asks for: recomputation of the blocks, compilation.
+    The model's weights and their names stay.
+    """
+    if config.activation_checkpointing:
+        for block in model.blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    if config.compile:
+        model.compile()
+
+
+def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW in one kernel for all weights, with decay on matrices only."""
+    groups = parameter_groups(model, config.weight_decay)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+
+
+# --- The whole run
+
+
+class Diverged(ValueError):
+    """The loss or its gradient is not finite at `step`; `result` is what `train` had
+    until then, if anything. (T-diverged)
+    """
+
+    def __init__(
+        self, loss: float, grad_norm: float, n: int, config: TrainConfig, step: int
+    ) -> None:
+        c, self.step = config, step
+        self.result: Result | None = None
+        batch = f"sample_batch(tokens, {n}, {c.batch_size}, {c.seed}, {step})"
+        super().__init__(
+            f"loss: got {loss} with a gradient of norm {grad_norm} at step {step}, batch {batch}; "
+            "want finite numbers; try a smaller lr"
+        )
+
+
+def step_seed(seed: int, step: int, stream: int = 0) -> int:
+    """A seed for torch's generator in this step; another stream gives other numbers."""
+    return int(
+        np.random.SeedSequence((seed, step, stream)).generate_state(1, np.uint64)[0]
+    )
+
+
+def iter_steps(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tokens: Int[Tensor, "N"],
+    n: int,
+    start: int,
+    config: TrainConfig,
+    *,
+    first: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Iterator[dict[str, int | float]]:
+    """Do steps first, first + 1, … of the run, one each time the next log entry is
+    asked for. Seeds torch's generator.
+
+    Of `world_size` processes that share the work, number `rank` does its share of each
+    batch. Raises `Diverged`, before the move, when the loss or its gradient is not
+    finite.
+    """
+    device = next(model.parameters()).device
+    for step in range(first, config.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        batch = sample_batch(tokens, n, config.batch_size, config.seed, step)
+        batch = batch.long().to(device)
+        torch.manual_seed(step_seed(config.seed, step))
+        read = corrupt_tokens(shift(batch, start), batch, config.token_noise)
+        mine = torch.arange(len(batch)).chunk(world_size)[rank]
+        torch.manual_seed(step_seed(config.seed, step, 1 + rank))  # of dropout
+        loss, grad_norm = train_step(
+            model, optimizer, read[mine], batch[mine], config
+        )
+        if not math.isfinite(loss + grad_norm):
+            raise Diverged(loss, grad_norm, n, config, step)
+        yield {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    tokens: Int[Tensor, "N"],
+    n: int,
+    start: int,
+    batch_size: int = 32,
+    context: int = 0,
+) -> float:
+    """The mean of −y over all tokens, in nats, when the text is cut into windows of
+    n tokens.
+
+    Each window begins with the last `context` tokens of the one before it, which are
+    not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
+    judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
+    evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
+    without tokens, and for a context that fills the window.
+    """
+    expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
+    expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
+    was_training, device = model.training, next(model.parameters()).device
+    fresh = n - context  # tokens that each window adds
+    whole = tokens.unfold(0, n, fresh) if len(tokens) >= n else tokens[:0].view(0, n)
+    batches = list(whole.split(batch_size)) if len(whole) else []
+    rest = tokens[len(whole) * fresh :]
+    if len(rest) > context or not batches:
+        batches.append(rest[None])
+    total = 0.0
+    model.eval()
+    try:
+        for k, x in enumerate(x.long().to(device) for x in batches):
+            y = token_log_probs(model(shift(x, start)), x).double()
+            # before the very first window there is none
+            total -= y[:, context:].sum().item() + (
+                y[0, :context].sum().item() if k == 0 else 0
+            )
+    finally:  # also after an error or an interrupt
+        model.train(was_training)
+    return total / len(tokens)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `train` returns: the model with its best weights, in evaluation mode; the
+    log, one dict for each step; the seconds that the steps took, and how many steps
+    had been done before.
+    """
+
+    model: TransformerLM
+    log: list[dict[str, int | float]]
+    seconds: float
+    resumed: int = 0
+
+    @property
+    def held_out(self) -> dict[int, float]:
+        """{updates done: loss on the held-out text}."""
+        return {
+            int(entry["step"]): entry["held_out"]
+            for entry in self.log
+            if "held_out" in entry
+        }
+
+    @property
+    def best(self) -> tuple[int, float]:
+        """(updates done, loss on the held-out text) of the weights that were kept."""
+        return min(self.held_out.items(), key=lambda item: item[1])
+
+
+def due(step: int, config: TrainConfig) -> bool:
+    """Whether the held-out loss is measured after this many updates: every
+    `eval_every`, and at the end.
+    """
+    return step % config.eval_every == 0 or step == config.steps
+
+
+def _keeper(
+    folder: str | os.PathLike[str] | None,
+    keep: int,
+    run: dict[str, dict[str, Any]],
+    dist: DistContext,
+) -> InMemory | OnDisk:
+    """Where the run keeps its states; errors as in `train`."""
+    b, R = run["training"]["batch_size"], dist.world_size
+    expects(b % R == 0, "batch_size", b, f"a multiple of the {R} processes")
+    if folder is not None:
+        return OnDisk(Path(folder), run, dist, keep)
+    expects(R == 1, "folder", folder, f"one through which {R} processes share a run")
+    return InMemory()
+
+
+def train(
+    config: TrainConfig,
+    model_config: Config,
+    train_tokens: Int[Tensor, "N"],
+    validation_tokens: Int[Tensor, "K"],
+    *,
+    start: int = 0,
+    device: str = "auto",
+    progress: bool = True,
+    watch: Callable[[int, Any], None] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    keep: int = 3,
+    dist: DistContext | None = None,
+    parallel: str = "ddp",
+) -> Result:
+    """A new model, trained on windows of max_len tokens, with the weights that were
+    best on the held-out tokens. (T-reproducible, T-resume, T-data-parallel)
+
+    `start` is the start marker that every window begins with; `watch(step, model)`
+    is called after each measurement. With a `folder`, each measurement writes a
+    checkpoint there, of which the last `keep` and the best stay, and a run that was
+    interrupted goes on from the last one. `dist`, from `dist_context`, says which of
+    several processes this is, and on which device; they hold the model whole ("ddp")
+    or each its share ("fsdp"). The same arguments give the same weights on the same
+    CPU. No global state is changed: torch's random generators are as before.
+
+    ValueError when a text is shorter than one window (train) or empty (validation),
+    and for a checkpoint that is broken or of another run; OSError when one cannot be
+    written; `Diverged`, a ValueError too, when the loss is no longer finite: its
+    `.result` holds the best weights until then. The checkpoints that were there stay.
+    """
+    dist = dist or DistContext(device=choose_device(device))
+    n, seconds = model_config.max_len, 0.0
+    run: dict[str, dict[str, Any]] = {
+        "model": dataclasses.asdict(model_config),
+        "training": dataclasses.asdict(config),
+        "text": {
+            "tokens": len(train_tokens),
+            "held out": len(validation_tokens),
+            "start": start,
+        },
+    }
+    generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+    with contextlib.closing(_keeper(folder, keep, run, dist)) as keeper, generators:
+        torch.manual_seed(config.seed)  # of the initial weights
+        whole = TransformerLM(model_config).to(dist.device).train()
+        enable_checkpointing_and_compile(whole, config)
+        model = parallelize(whole, dist, parallel)
+        optimizer = optimizer_for(model, config)
+        log = keeper.begin(model, optimizer)
+        resumed = len(log)
+
+        def result() -> Result:
+            best = with_weights(model_config, keeper.best()).to(dist.device)
+            return Result(best, log, seconds, resumed)
+
+        entries = iter_steps(
+            model,
+            optimizer,
+            train_tokens,
+            n,
+            start,
+            config,
+            first=resumed,
+            rank=dist.rank,
+            world_size=dist.world_size,
+        )
+        bar = tqdm(
+            entries,
+            initial=resumed,
+            total=config.steps,
+            disable=not progress,
+            unit="step",
+        )
+        tick = time.perf_counter()
+        try:
+            for entry in bar:
+                seconds += time.perf_counter() - tick
+                entry["loss"] = dist.mean(entry["loss"])
+                log.append(entry)
+                if due(len(log), config):
+                    entry["held_out"] = evaluate(
+                        model, validation_tokens, n, start, context=n // 2
+                    )
+                    bar.set_postfix_str(
+                        f"loss {entry['loss']:.3f}, held out {entry['held_out']:.3f}"
+                    )
+                    keeper.keep(model, optimizer)
+                    if watch:
+                        watch(len(log), model)
+                tick = time.perf_counter()
+        except Diverged as error:
+            error.result = result() if keeper.best() else None
+            raise
+        return result()

@@ -1,0 +1,152 @@
+"""What a transformer has to beat: models that count how often tokens follow one another. Written by hand.
+
+The formulas stand in `tlm_book.spec.training`, one history at a time; here all of them at once, and only what occurs is stored.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tlm_book.checks import expects
+
+__all__ = [
+    "bigram",
+    "bigram_log_probs",
+    "discount_table",
+    "gram_codes",
+    "kneser_ney_log_probs",
+    "look_up",
+    "trigram",
+    "unigram",
+    "unigram_log_probs",
+]
+
+
+def unigram_log_probs(
+    train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int
+) -> Float[np.ndarray, "K"]:
+    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it."""
+    counts = np.bincount(train, minlength=vocab_size) + 1
+    return np.log(counts / counts.sum())[tokens]
+
+
+def bigram_log_probs(
+    train: Int[np.ndarray, "N"], previous: Int[np.ndarray, "K"], tokens: Int[np.ndarray, "K"], vocab_size: int, discount: float
+) -> Float[np.ndarray, "K"]:
+    """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting. (T-bigram)
+
+    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never occurs; see `spec.training.bigram_table`,
+    which computes the whole table.
+    """
+    V, D = vocab_size, discount
+    pairs, c = np.unique(train[:-1] * V + train[1:], return_counts=True)
+    first, second = np.divmod(pairs, V)
+    c_a = np.bincount(train[:-1], minlength=V)
+    r = np.bincount(first, minlength=V)
+    q = (np.bincount(second, minlength=V) + 1) / (len(pairs) + V)
+    c_ab = look_up(pairs, c, previous * V + tokens)
+    seen = c_a[previous] > 0
+    total = np.where(seen, c_a[previous], 1)
+    p = (np.maximum(c_ab - D, 0) + D * r[previous] * q[tokens]) / total
+    return np.log(np.where(seen, p, q[tokens]))
+
+
+def look_up(
+    keys: Int[np.ndarray, "G"], values: Int[np.ndarray, "G"] | Float[np.ndarray, "G"], wanted: Int[np.ndarray, "K"]
+) -> Int[np.ndarray, "K"] | Float[np.ndarray, "K"]:
+    """The value beside each wanted key, 0 where there is no such key; the keys are sorted.
+
+    >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
+    array([20,  0])
+    """
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], 0)
+
+
+def gram_codes(x: Int[np.ndarray, "*batch N"], k: int, V: int) -> Int[np.ndarray, "*batch M"]:
+    """Each k tokens that follow one another, as one number: their digits in base V.
+
+    >>> gram_codes(np.array([1, 2, 3]), 2, 10)
+    array([12, 23])
+    """
+    code = np.zeros((*x.shape[:-1], x.shape[-1] - k + 1), dtype=np.int64)
+    for i in range(k):
+        code = code * V + x[..., i : i + code.shape[-1]]
+    return code
+
+
+def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
+    """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from the counts c ≥ 1 of one order."""
+    n, k = np.bincount(np.minimum(c, 5), minlength=6), np.arange(1, 4)
+    Y = n[1] / max(n[1] + 2 * n[2], 1)
+    D = k - (k + 1) * Y * n[2:5] / np.maximum(n[1:4], 1)
+    return np.append(0.0, np.where((D > 0) & (D < k), D, k / 2))
+
+
+def kneser_ney_log_probs(
+    train: Int[np.ndarray, "N"], history: Int[np.ndarray, "K m"], tokens: Int[np.ndarray, "K"], vocab_size: int
+) -> Float[np.ndarray, "K"]:
+    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`. (T-kneser-ney)
+
+    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than m + 1 tokens, or when
+    V^(m + 1) is no 64-bit number.
+    """
+    V, order = vocab_size, history.shape[1] + 1
+    expects(len(train) > order, "train", f"{len(train)} tokens", f"more than {order}")
+    expects(V**order < 2**63, "vocab_size", V, f"V^{order} below 2^63")
+    p = np.full(len(tokens), 1 / V)
+    for k in range(1, order + 1):
+        if k == order:
+            grams, c = np.unique(gram_codes(train, k, V), return_counts=True)
+        else:  # how many different tokens stand before each
+            longer = np.unique(gram_codes(train, k + 1, V))
+            grams, c = np.unique(longer % V**k, return_counts=True)
+        D = discount_table(c)
+        histories, owner = np.unique(grams // V, return_inverse=True)
+        total = np.bincount(owner, c)
+        taken = np.bincount(owner, D[np.minimum(c, 3)])
+        h = gram_codes(history[:, order - k :], k - 1, V)[:, 0]
+        c_hb = look_up(grams, c, h * V + tokens)
+        c_h = look_up(histories, total, h)
+        new = c_hb - D[np.minimum(c_hb, 3)] + p * look_up(histories, taken, h)
+        p = np.where(c_h > 0, new / np.maximum(c_h, 1), p)
+    return np.log(p)
+
+
+# Their losses on a held-out text
+
+
+def unigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int) -> float:
+    """Loss of the unigram model on the held-out tokens, in nats per token."""
+    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    return float(-unigram_log_probs(known, x, vocab_size).mean())
+
+
+def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
+    """Loss of the bigram model on the held-out tokens, in nats per token, with the best of nine discounts.
+
+    The discount is chosen on the last tenth of the training tokens with counts from the rest, then everything is counted anew:
+    the held-out text has no part in the choice. Before the first held-out token stands `start`. ValueError for fewer than 20
+    training tokens.
+    """
+    expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
+    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    cut = len(known) * 9 // 10
+
+    def loss(counted: np.ndarray, before: int, text: np.ndarray, discount: float) -> float:
+        previous = np.concatenate(([before], text[:-1]))
+        return float(-bigram_log_probs(counted, previous, text, vocab_size, discount).mean())
+
+    discounts = [k / 10 for k in range(1, 10)]
+    best = min(discounts, key=lambda D: loss(known[:cut], int(known[cut - 1]), known[cut:], D))
+    return loss(known, start, x, best)
+
+
+def trigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
+    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; before them stands `start`, twice.
+    ValueError as for `kneser_ney_log_probs`.
+    """
+    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    before = np.concatenate(([start, start], x))
+    history = np.stack((before[:-2], before[1:-1]), axis=1)
+    return float(-kneser_ney_log_probs(known, history, x, vocab_size).mean())

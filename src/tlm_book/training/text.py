@@ -1,0 +1,138 @@
+"""Text files become documents: read with suspicion, cut at marks or between paragraphs, at once or block by block. Written by hand."""
+
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tlm_book.checks import expects
+
+__all__ = ["LEAST_BYTES", "MARKS", "Paths", "read_text", "split_text", "stream_documents", "text_files"]
+
+LEAST_BYTES = 4096  # of text; less gives no model worth the name
+MARKS = re.compile(r"<\|endoftext\|>|\f")
+CUTS = (b"<|endoftext|>", b"\f", b"\n\n", b"\n", b" ")  # where a block may end, the best first
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
+    """The text of a UTF-8 file, its line ends made "\\n", without a byte order mark.
+
+    FileNotFoundError for no file; ValueError for a folder, for bytes that are no UTF-8 (with the place of the first), and for
+    fewer than `at_least` bytes.
+    """
+    path = Path(path)
+    expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
+    expects(not path.is_dir(), "path", f"the folder {str(path)!r}", "a text file")
+    data = path.read_bytes()
+    text = decoded(data, path)
+    expects(len(data) >= at_least, "path", f"{len(data)} bytes in {str(path)!r}", f"at least {at_least} bytes of text")
+    return text
+
+
+def decoded(data: bytes, path: Path, first: int = 0) -> str:
+    """The text of these bytes, which stand at place `first` of the file. Errors and changes as in `read_text`."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = first + error.start
+        bad = f"the byte 0x{data[error.start]:02x} at position {place} of {str(path)!r}, which is not UTF-8"
+        raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def split_text(text: str, size: int = 4000) -> list[str]:
+    """One text as documents.
+
+    Where the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
+    (separated by blank lines) are put together until a document has `size` characters, or a twentieth of the text if that is
+    less; a paragraph longer than this is cut, at a white space where there is one.
+
+    >>> split_text("one\\ftwo")
+    ['one', 'two']
+    """
+    marked = [part.strip() for part in MARKS.split(text) if part.strip()]
+    if len(marked) >= 2:
+        return marked
+    size = max(1, min(size, len(text) // 20))
+    grouped: list[str] = []
+    group = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        for piece in cut(paragraph.strip("\n"), size):
+            group = f"{group}\n\n{piece}" if group else piece
+            if len(group) >= size:
+                grouped, group = [*grouped, group], ""
+    return [part for part in [*grouped, group] if part.strip()]
+
+
+def cut(paragraph: str, size: int) -> list[str]:
+    """Pieces of at most `size` characters, cut at the last white space before that where there is one.
+
+    >>> cut("to be or not", 6)
+    ['to be', 'or not']
+    """
+    pieces = []
+    while len(paragraph) > size:
+        space = max(paragraph.rfind(sign, 1, size + 1) for sign in " \n\t")
+        end = space if space > 0 else size
+        pieces.append(paragraph[:end])
+        paragraph = paragraph[end:].lstrip()
+    return [*pieces, paragraph] if paragraph else pieces
+
+
+# Many files, larger than memory
+
+
+def text_files(data: Paths) -> list[Path]:
+    """The files, folders replaced by the files in them (hidden ones left out), in order of their names.
+
+    FileNotFoundError for nothing there, ValueError for a folder without files.
+    """
+    found = []
+    for path in map(Path, [data] if isinstance(data, str | os.PathLike) else data):
+        expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
+        inside = files_below(path) if path.is_dir() else [path]
+        expects(inside, "path", f"the folder {str(path)!r} without files", "text files in it")
+        found += inside
+    return found
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in the folders in it, in order; hidden ones and those in hidden folders are left out."""
+    hidden = lambda file: any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file)]
+
+
+def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
+    """The text of a file in blocks of about `size` bytes, cut at the best place there is: a mark, a blank line, a line, a space.
+    Errors for bytes that are no UTF-8 as in `read_text`.
+    """
+    rest, done = b"", 0
+    with file.open("rb") as source:
+        while piece := source.read(size):
+            data = rest + piece
+            ends = (data.rfind(mark) + len(mark) for mark in CUTS if mark in data)
+            end = next(ends, 0) if len(piece) == size else len(data)
+            yield decoded(data[:end], file, done)
+            rest, done = data[end:], done + end
+    yield decoded(rest, file, done)
+
+
+def has_marks(file: Path) -> bool:
+    """Whether the file marks where a document ends and another begins."""
+    if file.stat().st_size == 0:
+        return False
+    with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return re.search(rb"\S\s*(\f|<\|endoftext\|>)\s*[^\s\f<]", data) is not None
+
+
+def stream_documents(files: Sequence[Path], block: int = 2**24) -> Iterator[str]:
+    """The documents of the files, one after another: a single file is cut as by `split_text`; of several, each is one document
+    unless marks cut it. A file of several blocks is cut block by block.
+    """
+    for file in files:
+        whole = has_marks(file) or (len(files) > 1 and file.stat().st_size <= block)
+        for text in blocks(file, block):
+            parts = MARKS.split(text) if whole else split_text(text)
+            yield from (part.strip() for part in parts if part.strip())

@@ -1,0 +1,44 @@
+"""Weights in files: tensors with names in safetensors, numbers that are finite, and models that wait for their numbers. Written by hand."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tlm_book.checks import expects
+from tlm_book.transformer_lm import Settings
+
+__all__ = ["finite", "meta_model", "write_tensors"]
+
+S = TypeVar("S", bound=Settings)
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def finite(w: Float[Tensor, "*shape"]) -> bool:
+    """Whether all numbers are finite: their sum tells, unless it overflows."""
+    return bool(w.sum().isfinite()) or bool(w.isfinite().all())
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file; OSError when it cannot be written, for instance on a full disk."""
+    try:
+        save_file(dict(tensors), file, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{file}: {error}") from error
+
+
+def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor], file: str = "config.json") -> Model:
+    """kind(config) whose weights have shapes and no numbers yet: nothing of its size is made before the sizes are known to be
+    right. ValueError for sizes that no file with these tensors can have.
+    """
+    expects(config.n_layers <= len(tensors), file, f"{config.n_layers} blocks", f"at most {len(tensors)}, one a tensor")
+    try:
+        with torch.device("meta"):
+            return kind(config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ValueError(f"{file}: got sizes too great to be counted, want those of the tensors") from error
