@@ -203,16 +203,16 @@ def train_rescan(path: str) -> tuple[float, str]:
 
 def encode(path: str, name: str) -> tuple[float, float, str]:
     """Seconds for the first time and for the second, texts to lists of numbers."""
-    from tlm_book.tokenization import Tokenizer
+    from tlm_book.tokenization import Tokenizer, to_tiktoken, to_tokenizers
 
     tokenizer, texts = Tokenizer.load(Path(path).with_name("tokenizer.json")), list(stream(path))
     if name == "ours":
         run, read_ids = tokenizer.encode_batch, list
     elif name == "tiktoken":
-        engine = tokenizer.to_tiktoken()
+        engine = to_tiktoken(tokenizer)
         run, read_ids = lambda some: engine.encode_ordinary_batch(some, num_threads=1), list
     else:
-        engine = tokenizer.to_tokenizers()
+        engine = to_tokenizers(tokenizer)
         run = engine.encode_batch if name == "tokenizers" else engine.encode_batch_fast
         read_ids = lambda found: [encoding.ids for encoding in found]
     times = []

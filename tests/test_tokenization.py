@@ -23,9 +23,10 @@ from tlm_book.tokenization import (
     documents,
     encode_piece,
     learn_merges,
-    merge,
     pre_tokens,
 )
+from tlm_book.tokenization.bpe import encode_bytes, merge
+from tlm_book.tokenization.engine import cut
 
 ALPHABETS = ["a", "ab", "aab é", "abc \n'1", "λόγος🍵 "]
 small_texts = st.sampled_from(ALPHABETS).flatmap(lambda letters: st.lists(st.text(letters, max_size=12), max_size=8))
@@ -68,7 +69,7 @@ def test_any_list_of_merges_and_long_pieces(seed, letters, length):
         merges.append(pair)
     ranks = {pair: k for k, pair in enumerate(merges)}
     piece = "".join(rng.choices(letters, k=length))
-    assert encode_piece(piece, ranks) == spec.encode(piece, merges)
+    assert encode_piece(piece, ranks) == encode_bytes(piece.encode(), ranks) == spec.encode(piece, merges)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -85,6 +86,12 @@ def test_every_text_and_every_byte_string_comes_back(text, data, pattern, seed):
         assert tokenizer.encode_bytes(text.encode()) == tokenizer.encode(text)
         assert tokenizer.start not in tokenizer.encode(text + "<|endoftext|>")
         assert tokenizer.decode(list(range(261))) == tokenizer.decode_bytes(range(261)).decode(errors="replace")
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(any_text() | st.text(st.characters(max_codepoint=127), max_size=40), st.sampled_from([*PATTERNS, r"a*|[^a]"]))
+def test_texts_are_cut_quickly_as_they_are_cut_plainly(text, pattern):
+    assert [piece for piece in cut(text, pattern) if piece] == pre_tokens(text, pattern)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
@@ -241,7 +248,7 @@ def test_the_figures_of_the_chapter_are_the_measured_ones():
     """Every table line and every sentence of the benchmark's report stands in the chapter as it is."""
     root = Path(__file__).parents[1]
     report = (root / "benchmarks" / "tokenization.md").read_text(encoding="utf-8")
-    cells = json.loads((root / "book" / "tokenization.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((root / "book" / "fast_tokenization.ipynb").read_text(encoding="utf-8"))["cells"]
     chapter = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     lines = [line for line in report.splitlines() if line]
     assert len(lines) > 10 and [line for line in lines if line not in chapter] == []

@@ -31,6 +31,11 @@ from tlm_book.tokenization import (
     Tokenizer,
     byte_characters,
     documents,
+    from_tokenizers,
+    load_gpt2_tokenizer,
+    save_gpt2_tokenizer,
+    to_tiktoken,
+    to_tokenizers,
     train_by_tokenizers,
 )
 
@@ -145,7 +150,7 @@ def test_the_engines_agree_on_every_character_that_all_know(name):
 @ORDERS
 def test_hard_texts_have_the_same_ids(name, order):
     tok = trained(name, order)
-    rust, tik = tok.to_tokenizers(), tok.to_tiktoken()
+    rust, tik = to_tokenizers(tok), to_tiktoken(tok)
     for text in texts():
         ids = tok.encode(text)
         assert ids == rust.encode(text).ids, text[:50]
@@ -157,11 +162,11 @@ def test_hard_texts_have_the_same_ids(name, order):
 @BOTH
 def test_ids_in_any_order_have_the_same_ids(name):
     tok = scattered(name)
-    rust = tok.to_tokenizers()
+    rust = to_tokenizers(tok)
     for text in texts():
         assert tok.encode(text) == rust.encode(text).ids, text[:50]
     with pytest.raises(ValueError, match="ids: got merges out of order"):
-        tok.to_tiktoken()
+        to_tiktoken(tok)
 
 
 @BOTH
@@ -179,13 +184,13 @@ def test_generated_texts_have_the_same_ids(name, data):
 @functools.cache
 def engines(name: str):
     tok = trained(name)
-    return tok, tok.to_tokenizers(), tok.to_tiktoken()
+    return tok, to_tokenizers(tok), to_tiktoken(tok)
 
 
 @BOTH
 def test_names_of_specials_where_they_are_allowed(name):
     tok, _, tik = engines(name)
-    rust = tok.to_tokenizers()
+    rust = to_tokenizers(tok)
     rust.encode_special_tokens = False  # all are allowed
     for text in [text for text in HARD if "<|" in text]:
         ids = tok.encode(text, allowed_special=set(SPECIALS))
@@ -234,24 +239,24 @@ def same(a: Tokenizer, b: Tokenizer) -> bool:
 @BOTH
 def test_to_tokenizers_and_back_loses_nothing(name, tmp_path):
     for tok in (trained(name), trained(name, "gpt2"), scattered(name), Tokenizer([], [], PATTERNS[name])):
-        engine = tok.to_tokenizers()
-        assert same(Tokenizer.from_tokenizers(engine), tok)
+        engine = to_tokenizers(tok)
+        assert same(from_tokenizers(engine), tok)
         engine.save(str(tmp_path / "tokenizer.json"))
-        assert same(Tokenizer.from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))), tok)
+        assert same(from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))), tok)
 
 
 def test_gpt2_files_and_back_lose_nothing(tmp_path):
     for tok in (trained("gpt2"), trained("gpt2", "gpt2"), scattered("gpt2"), Tokenizer([], [], GPT2_PATTERN)):
-        tok.save_gpt2(tmp_path)
+        save_gpt2_tokenizer(tok, tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["merges.txt", "vocab.json"]
-        assert same(Tokenizer.load_gpt2(tmp_path), tok)
+        assert same(load_gpt2_tokenizer(tmp_path), tok)
 
 
 def test_transformers_reads_the_files(tmp_path):
     from transformers import GPT2Tokenizer
 
     tok = trained("gpt2", "gpt2")
-    tok.save_gpt2(tmp_path)
+    save_gpt2_tokenizer(tok, tmp_path)
     theirs = GPT2Tokenizer.from_pretrained(str(tmp_path))
     assert len(theirs) == len(tok)
     for text in texts():
@@ -260,7 +265,7 @@ def test_transformers_reads_the_files(tmp_path):
     assert theirs.encode("a<|endoftext|>b") == tok.encode("a<|endoftext|>b", allowed_special={"<|endoftext|>"})
     theirs.add_special_tokens({"additional_special_tokens": ["<|pad|>"]})
     theirs.save_pretrained(tmp_path / "theirs")
-    again = Tokenizer.from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "theirs" / "tokenizer.json")))
+    again = from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "theirs" / "tokenizer.json")))
     assert same(again, tok)
 
 
@@ -285,13 +290,13 @@ def test_the_rust_trainer_learns_our_merges_from_small_texts(texts, n_merges):
 
 def broken(change) -> tokenizers.Tokenizer:
     """A good engine after one change of its file."""
-    state = json.loads(trained("gpt2").to_tokenizers().to_str())
+    state = json.loads(to_tokenizers(trained("gpt2")).to_str())
     change(state)
     return tokenizers.Tokenizer.from_str(json.dumps(state))
 
 
 def changed(change):
-    engine = trained("gpt2").to_tokenizers()
+    engine = to_tokenizers(trained("gpt2"))
     change(engine)
     return engine
 
@@ -322,28 +327,28 @@ REFUSED = {
 @pytest.mark.parametrize("part", REFUSED)
 def test_what_has_no_place_here_is_refused(part):
     with pytest.raises(ValueError, match=part):
-        Tokenizer.from_tokenizers(REFUSED[part]())
+        from_tokenizers(REFUSED[part]())
 
 
 def test_what_an_engine_cannot_hold_is_refused(tmp_path):
     a, b = 97, 98
     with pytest.raises(ValueError, match="two tokens spelled 'ab'"):
-        Tokenizer([(a, b)], ["ab"]).to_tokenizers()
+        to_tokenizers(Tokenizer([(a, b)], ["ab"]))
     with pytest.raises(ValueError, match="two tokens spelled 'aaa'"):
-        Tokenizer([(a, a), (256, a), (a, 256)], pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+        save_gpt2_tokenizer(Tokenizer([(a, a), (256, a), (a, 256)], pattern=GPT2_PATTERN), tmp_path)
     with pytest.raises(ValueError, match="never produced"):
-        Tokenizer([(b, 99), (a, b), (257, 99)]).to_tiktoken()  # abc is always a, bc
+        to_tiktoken(Tokenizer([(b, 99), (a, b), (257, 99)]))  # abc is always a, bc
     with pytest.raises(ValueError, match="begins another"):
-        Tokenizer([], ["<a>", "<a>b"]).to_tiktoken()
+        to_tiktoken(Tokenizer([], ["<a>", "<a>b"]))
     with pytest.raises(ValueError, match="pattern"):
-        Tokenizer([], pattern=PATTERN).save_gpt2(tmp_path)
+        save_gpt2_tokenizer(Tokenizer([], pattern=PATTERN), tmp_path)
     assert list(tmp_path.iterdir()) == []
-    for convert in (Tokenizer.to_tokenizers, Tokenizer.to_tiktoken):
+    for convert in (to_tokenizers, to_tiktoken):
         with pytest.raises(ValueError, match="pattern"):
             convert(Tokenizer([(a, b)], pattern=r"(?<x>a)(?&x)?+|[\w--\d]|(?r).|\X"))  # the module regex alone
     # read by both, but otherwise: ½ is \w in Oniguruma alone, and U+200D in regex alone
     with pytest.raises(ValueError, match="tokenizers reads in the same way"):
-        Tokenizer([], pattern=r"\w+|\W").to_tokenizers()
+        to_tokenizers(Tokenizer([], pattern=r"\w+|\W"))
 
 
 @pytest.mark.parametrize("file, content", [
@@ -351,19 +356,19 @@ def test_what_an_engine_cannot_hold_is_refused(tmp_path):
     ("merges.txt", "a b\na b\n"), ("merges.txt", b"\xff"), ("vocab.json", b"\xff"), ("vocab.json", "[" * 100_000),
 ])
 def test_broken_gpt2_files(file, content, tmp_path):
-    Tokenizer.train(documents()[:3], 270, pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+    save_gpt2_tokenizer(Tokenizer.train(documents()[:3], 270, pattern=GPT2_PATTERN), tmp_path)
     (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ValueError, match="folder: got .* want files that save_gpt2 wrote"):
-        Tokenizer.load_gpt2(tmp_path)
+    with pytest.raises(ValueError, match="folder: got .* want files that save_gpt2_tokenizer wrote"):
+        load_gpt2_tokenizer(tmp_path)
 
 
 def test_a_failed_save_leaves_the_old_files(tmp_path):
     tok = trained("gpt2")
-    tok.save_gpt2(tmp_path)
+    save_gpt2_tokenizer(tok, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     (tmp_path / "merges.txt.part").mkdir()
     with pytest.raises(OSError):
-        Tokenizer([], pattern=GPT2_PATTERN).save_gpt2(tmp_path)
+        save_gpt2_tokenizer(Tokenizer([], pattern=GPT2_PATTERN), tmp_path)
     (tmp_path / "merges.txt.part").rmdir()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -373,5 +378,5 @@ def test_without_the_library_the_error_names_it(library, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ImportError, match=f"pip install {library}"):
-        getattr(Tokenizer([]), f"to_{library}")()
+    with pytest.raises(ImportError, match=rf"{library}: got no such library.*tlm_book\[bridges\]"):
+        {"tokenizers": to_tokenizers, "tiktoken": to_tiktoken}[library](Tokenizer([]))

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from tlm_book.exercises.grading import function, holds, value
-from tlm_book.spec.tokenization import Pair, encode, learn, vocabulary
+from tlm_book.spec.tokenization import TokenPair, encode, learn, vocabulary
 from tlm_book.tokenization import PATTERN, pre_tokens
 
-MERGES: list[Pair] = [(97, 97), (97, 98), (256, 257)]
+MERGES: list[TokenPair] = [(97, 97), (97, 98), (256, 257)]
 
 
 def letters(tokens: Sequence[int]) -> str:
     return "".join({256: "Z", 257: "Y", 258: "X"}.get(t) or chr(t) for t in tokens)
 
 
-def splits(data: bytes, merges: list[Pair], allowed: Any = None) -> int:
+def splits(data: bytes, merges: list[TokenPair], allowed: Any = None) -> int:
     """Try every way to cut the bytes."""
     strings, count = set(vocabulary(merges)), 0
     for cuts in itertools.product((False, True), repeat=len(data) - 1):
@@ -50,7 +50,7 @@ def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
             [p.strip() for p in pieces if p.strip() and not p.isdecimal()] == [w.strip() for w in words])
 
 
-def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[Pair]]:
+def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[TokenPair]]:
     text = "".join(rng.choice(list("ab"), size=20))
     return bytes(rng.choice([97, 98], size=n).tolist()), learn([text], 4)
 

@@ -34,9 +34,7 @@ from tlm_book.pretrained.settings import (
     expects_same,
     plain_heads,
 )
-from tlm_book.tokenization import Tokenizer
-from tlm_book.tokenization import load_gpt2 as load_tokenizer
-from tlm_book.tokenization import save_gpt2 as save_tokenizer
+from tlm_book.tokenization import Tokenizer, load_gpt2_tokenizer, save_gpt2_tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import meta_model
 
@@ -140,7 +138,7 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
     fill(model, gpt2_pairs(config), tensors, f"{folder / WEIGHTS}")
     if not os.path.lexists(folder / "vocab.json"):
         return model.eval(), None
-    tokenizer, V = load_tokenizer(folder), config.vocab_size
+    tokenizer, V = load_gpt2_tokenizer(folder), config.vocab_size
     expects(len(tokenizer) == V, "vocab.json", f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
     return model.eval(), tokenizer
 
@@ -163,4 +161,4 @@ def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: T
     with new_folder(folder) as part:
         write_model(part, fields, tensors_of(model, named))
         if tokenizer is not None:
-            save_tokenizer(tokenizer, part)
+            save_gpt2_tokenizer(tokenizer, part)

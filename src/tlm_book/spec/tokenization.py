@@ -12,7 +12,7 @@ __all__ = [
     "text_bytes",
     "base_vocabulary",
     "first_tokens",
-    "Pair",
+    "TokenPair",
     "count_pairs",
     "most_frequent",
     "replace",
@@ -21,6 +21,7 @@ __all__ = [
     "vocabulary",
     "apply_merges",
     "encode",
+    "decode_bytes",
     "decode",
 ]
 
@@ -116,10 +117,10 @@ def first_tokens(text: str, base: list[bytes]) -> list[int]:
 # --- Learning merges
 
 
-Pair = tuple[int, int]
+TokenPair = tuple[int, int]
 
 
-def count_pairs(C: list[list[int]]) -> Counter[Pair]:
+def count_pairs(C: list[list[int]]) -> Counter[TokenPair]:
     """How often each pair of neighbours occurs in the sequences of C, overlapping
     occurrences included. (B-bpe-overlap)
 
@@ -129,13 +130,12 @@ def count_pairs(C: list[list[int]]) -> Counter[Pair]:
     return Counter(pair for s in C for pair in pairwise(s))
 
 
-def most_frequent(counts: Counter[Pair]) -> Pair:
-    """The pair with the largest count; among equals the smallest pair. (B-bpe-ties)
-    """
+def most_frequent(counts: Counter[TokenPair]) -> TokenPair:
+    """The pair with the largest count; among equals the smallest pair. (B-bpe-ties)"""
     return min(counts, key=lambda pair: (-counts[pair], pair))
 
 
-def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
+def replace(s: Sequence[int], pair: TokenPair, new: int) -> list[int]:
     """s with every occurrence of `pair` replaced by the token `new`, from left to
     right. (B-bpe-overlap)
 
@@ -152,7 +152,7 @@ def replace(s: Sequence[int], pair: Pair, new: int) -> list[int]:
     return done
 
 
-def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
+def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair]:
     """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
     most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
     token n_base + k. (B-bpe-step, B-bpe-stop)
@@ -160,7 +160,7 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
     ValueError for n_merges below 0.
     """
     expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
-    merges: list[Pair] = []
+    merges: list[TokenPair] = []
     while len(merges) < n_merges:
         counts = count_pairs(C)
         if max(counts.values(), default=0) < 2:
@@ -171,14 +171,14 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[Pair]:
     return merges
 
 
-def learn(pieces: list[str], n_merges: int) -> list[Pair]:
+def learn(pieces: list[str], n_merges: int) -> list[TokenPair]:
     """The merges learned from the bytes of the pieces. The pieces are kept apart: no
     pair reaches from one into the next. (B-bpe-step, B-bpe-stop)
     """
     return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
 
 
-def vocabulary(merges: list[Pair]) -> list[bytes]:
+def vocabulary(merges: list[TokenPair]) -> list[bytes]:
     """The byte string of every token: the 256 single bytes, then for each merge (a,
     b) that of a followed by that of b.
     """
@@ -191,7 +191,7 @@ def vocabulary(merges: list[Pair]) -> list[bytes]:
 # --- Encoding
 
 
-def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
+def apply_merges(s: Sequence[int], merges: list[TokenPair]) -> list[int]:
     """s after every merge, in the order in which they were learned.
     (B-tokenize-canonical)
     """
@@ -201,24 +201,31 @@ def apply_merges(s: Sequence[int], merges: list[Pair]) -> list[int]:
     return s
 
 
-def encode(piece: str, merges: list[Pair]) -> list[int]:
+def encode(piece: str, merges: list[TokenPair]) -> list[int]:
     """The tokens of a piece of text. (B-tokenize-canonical)"""
     return apply_merges(text_bytes(piece), merges)
 
 
-def decode(tokens: list[int], merges: list[Pair]) -> str:
-    """The text whose bytes are those of the tokens, one after the other.
+# --- Decoding
+
+
+def decode_bytes(tokens: Sequence[int], merges: list[TokenPair]) -> bytes:
+    """dec_B: the byte strings of the tokens, one after the other. (T-decoding)
+
+    IndexError for a token outside the vocabulary.
+    """
+    strings = vocabulary(merges)
+    most = len(strings) - 1
+    for token in tokens:
+        wanted = f"tokens from 0 to {most}"
+        expects(0 <= token <= most, "tokens", token, wanted, IndexError)
+    return b"".join(strings[token] for token in tokens)
+
+
+def decode(tokens: Sequence[int], merges: list[TokenPair]) -> str:
+    """The text whose UTF-8 bytes are those of the tokens. (T-decoding)
 
     IndexError for a token outside the vocabulary; UnicodeDecodeError (a ValueError)
     when the bytes are not the UTF-8 form of a text.
     """
-    strings = vocabulary(merges)
-    for token in tokens:
-        expects(
-            0 <= token < len(strings),
-            "tokens",
-            token,
-            f"tokens from 0 to {len(strings) - 1}",
-            IndexError,
-        )
-    return b"".join(strings[token] for token in tokens).decode("utf-8")
+    return decode_bytes(tokens, merges).decode("utf-8")

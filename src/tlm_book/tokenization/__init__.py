@@ -1,0 +1,41 @@
+"""From text to tokens and back: byte pair encoding on bytes, trained on texts, saved, and handed to other libraries.
+
+    from tlm_book.tokenization import Tokenizer
+    tokenizer = Tokenizer.train(["the tea", "the tide"], vocab_size=260)
+    tokenizer.encode("the tea")
+
+Written by hand, but for `bpe`: the rules, which the chapter explains and exports. `engine` follows the same rules quickly, `vocabulary` knows
+tokens and their bytes, `tokenizer` puts these together; `rust` knows the engines `tokenizers` and `tiktoken`, `bridges` hands tokenizers
+over to them; `files` reads and writes, `corpus` is the book's own.
+"""
+
+from tlm_book.tokenization.bpe import GPT2_PATTERN as GPT2_PATTERN
+from tlm_book.tokenization.bpe import PATTERN as PATTERN
+from tlm_book.tokenization.bpe import pre_tokens as pre_tokens
+from tlm_book.tokenization.bridges import (
+    from_tokenizers,
+    load_gpt2_tokenizer,
+    save_gpt2_tokenizer,
+    to_tiktoken,
+    to_tokenizers,
+)
+from tlm_book.tokenization.corpus import documents
+from tlm_book.tokenization.engine import encode_piece, learn_merges
+from tlm_book.tokenization.rust import byte_characters, train_by_tokenizers
+from tlm_book.tokenization.tokenizer import Tokenizer
+from tlm_book.tokenization.vocabulary import Vocabulary
+
+__all__ = [  # what the chapter exports is listed in `bpe`
+    "Tokenizer",
+    "Vocabulary",
+    "documents",
+    "learn_merges",
+    "encode_piece",
+    "byte_characters",
+    "train_by_tokenizers",
+    "to_tokenizers",
+    "from_tokenizers",
+    "to_tiktoken",
+    "save_gpt2_tokenizer",
+    "load_gpt2_tokenizer",
+]

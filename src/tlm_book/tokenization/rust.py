@@ -1,0 +1,78 @@
+"""Engines written in Rust, `tokenizers` and `tiktoken`: do they read a pattern as we do? And training by the first of them."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tlm_book.checks import expects
+from tlm_book.libraries import library
+from tlm_book.spec.tokenization import TokenPair
+from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, checked_text, pre_tokens
+
+__all__ = ["PROBE", "byte_characters", "expects_same_cuts", "pre_tokenizer", "train_by_tokenizers"]
+
+_SIGNS = "aZ09 '’_-.\t\n\r\0éß²½٣中ｱहि\u0301\u200d\u00a0\u3000\x1c\x85🍵"
+PROBE = "I'm, we'LL  \n\n go " + "".join(a + b for a in _SIGNS for b in _SIGNS)  # a text of many kinds of signs
+
+
+def byte_characters() -> list[str]:
+    """GPT-2's character for each byte, in the order of the bytes: the character of that number where it shows, else U+0100, U+0101, … in turn.
+    (T-byte-characters)
+
+    >>> "".join(byte_characters()[b] for b in b"a b")
+    'aĠb'
+    """
+    shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    hidden = [b for b in range(256) if b not in shown]
+    substitute = {b: chr(256 + k) for k, b in enumerate(hidden)}
+    return [substitute.get(b, chr(b)) for b in range(256)]
+
+
+# ---- patterns
+
+
+def expects_same_cuts(pattern: str, pieces: list[bytes], engine: str) -> None:
+    """The engine has cut PROBE into these pieces, and we cut it so, too; ValueError otherwise."""
+    right = pieces == [piece.encode("utf-8") for piece in pre_tokens(PROBE, pattern)]
+    expects(right, "pattern", repr(pattern), f"one that {engine} reads in the same way")
+
+
+def pre_tokenizer(lib: Any, pattern: str) -> Any:
+    """What cuts at a pattern in `tokenizers`, and writes GPT-2's characters; ValueError for a pattern that it does not read as we do."""
+    cut = lib.pre_tokenizers
+    if pattern == GPT2_PATTERN:
+        return cut.ByteLevel(add_prefix_space=False)
+    try:
+        split = cut.Split(lib.Regex(pattern), "isolated")
+    except Exception as error:  # the library raises no narrower type
+        raise ValueError(f"pattern: got {pattern!r} ({error}), want one that tokenizers can read") from error
+    expects_same_cuts(pattern, [piece.encode("utf-8") for piece, _ in split.pre_tokenize_str(PROBE)], "tokenizers")
+    return cut.Sequence([split, cut.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+# ---- training
+
+
+def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATTERN) -> list[TokenPair]:
+    """The merges that the trainer of the library tokenizers learns: those of `learn_merges` from the pre-tokens of the texts. (T-rust-ties)
+
+    TypeError when a text is no str; ValueError for a lone surrogate or a pattern that the engine cannot read; ImportError without the library.
+    """
+    expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
+    lib = library("tokenizers", "bridges")
+    letters = byte_characters()
+    trainer = lib.trainers.BpeTrainer(
+        vocab_size=256 + n_merges,
+        min_frequency=2,
+        special_tokens=letters,  # numbered first, in this order
+        show_progress=False,
+    )
+    engine = lib.Tokenizer(lib.models.BPE())
+    engine.pre_tokenizer = pre_tokenizer(lib, pattern)
+    engine.train_from_iterator(map(checked_text, texts), trainer)
+    token = {letter: b for b, letter in enumerate(letters)}
+    merges: list[TokenPair] = []
+    for a, b in json.loads(engine.to_str())["model"]["merges"]:
+        token[a + b] = 256 + len(merges)
+        merges.append((token[a], token[b]))
+    return merges

@@ -1,0 +1,163 @@
+"""The tokenizer: merges learned from texts, texts encoded, a file written and read."""
+
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import regex
+
+from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.spec.tokenization import TokenPair
+from tlm_book.tokenization.bpe import PATTERN, checked_text
+from tlm_book.tokenization.engine import (
+    LONG,
+    bar,
+    cut,
+    encode_piece,
+    finder,
+    learn_merges,
+)
+from tlm_book.tokenization.files import read_state, write_state
+from tlm_book.tokenization.rust import train_by_tokenizers
+from tlm_book.tokenization.vocabulary import Vocabulary, checked_specials
+
+__all__ = ["KNOWN", "Tokenizer"]
+
+KNOWN = 100_000  # how many pre-tokens a tokenizer remembers
+
+
+class _Known(dict[str, list[int]]):
+    """The tokens of pre-tokens; encodes those that it does not hold."""
+
+    def __init__(self, ranks: Mapping[TokenPair, int], ids: Sequence[int]) -> None:
+        self.ranks, self.ids = ranks, ids
+
+    def __missing__(self, piece: str) -> list[int]:
+        tokens = [self.ids[token] for token in encode_piece(piece, self.ranks)]
+        if len(self) < KNOWN and len(piece) < LONG:
+            self[piece] = tokens
+        return tokens
+
+
+class Tokenizer(Vocabulary):
+    """Byte-level byte pair encoding: text to tokens and back. Learn one with `train`, read one with `load`.
+
+    Errors as in `Vocabulary`; ValueError when `pattern` is no regular expression.
+
+    >>> Tokenizer([(104, 105)]).encode("hi, hi")
+    [256, 44, 32, 256]
+    """
+
+    def __init__(
+        self,
+        merges: Iterable[Sequence[int]],
+        specials: Sequence[str] = ("<|endoftext|>",),
+        pattern: str = PATTERN,
+        *,
+        ids: Iterable[int] | None = None,
+    ) -> None:
+        super().__init__(merges, specials, ids=ids)
+        self.pattern = _checked_pattern(pattern)
+        ranks = {pair: k for k, pair in enumerate(self.merges)}
+        self._known = _Known(ranks, self.ids)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        *,
+        specials: Sequence[str] = ("<|endoftext|>",),
+        pattern: str = PATTERN,
+        engine: str = "python",
+        progress: bool | None = None,
+    ) -> "Tokenizer":
+        """Learn merges from the texts, each a document, until there are `vocab_size` tokens or no pair occurs twice. In the second case a
+        UserWarning says how far it got.
+
+        The texts are read once, one by one, and not kept. `engine="tokenizers"` has the library of that name do the work. `progress`: show a bar;
+        None shows one on a terminal.
+
+        ValueError when vocab_size < 256 + the number of specials, or for another engine; TypeError when a text is no str."""
+        names, pattern = checked_specials(specials), _checked_pattern(pattern)
+        expects_one_of("engine", engine, ("python", "tokenizers"))
+        expects_positive(vocab_size=vocab_size)
+        least = 256 + len(names)
+        expects(vocab_size >= least, "vocab_size", vocab_size, f"at least {least} (256 bytes, specials {names})")
+        documents = iter(bar(_several(texts), progress, unit=" documents"))
+        n_merges = vocab_size - least
+        if engine == "tokenizers":
+            merges = train_by_tokenizers(documents, n_merges, pattern)
+        else:
+            words: Counter[str] = Counter()
+            for text in documents:
+                words.update(cut(checked_text(text), pattern))
+            merges = learn_merges(words, n_merges, progress=progress)
+        if len(merges) < n_merges:
+            reached = f"{least + len(merges)}: no further pair occurs twice"
+            warnings.warn(f"vocab_size: got {vocab_size}, reached {reached}", stacklevel=2)
+        return cls(merges, names, pattern)
+
+    def encode(self, text: str, *, allowed_special: Collection[str] = ()) -> list[int]:
+        """The tokens of a text. A special's name is ordinary text unless `allowed_special` holds it. (B-tokenize-canonical)
+
+        TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
+        expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
+        expects(not isinstance(allowed_special, str), "allowed_special", "one str", "a collection of names", TypeError)
+        for name in allowed_special:
+            expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)}")
+        if not allowed_special:
+            return self._tokens(checked_text(text))
+        longest_first = sorted(allowed_special, key=len, reverse=True)  # a name may be the beginning of another
+        tokens: list[int] = []
+        for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
+            tokens += [self.specials[part]] if part in allowed_special else self.encode(part)
+        return tokens
+
+    def encode_batch(self, texts: Iterable[str], *, allowed_special: Collection[str] = ()) -> list[list[int]]:
+        """The tokens of each text."""
+        return [self.encode(text, allowed_special=allowed_special) for text in _several(texts)]
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """The tokens of a byte string, whether it is the UTF-8 form of a text or not; `decode_bytes` gives it back."""
+        expects(isinstance(data, bytes), "data", type(data).__name__, "bytes", TypeError)
+        return self._tokens(data.decode("utf-8", errors="surrogateescape"))
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(chain.from_iterable(map(self._known.__getitem__, cut(text, self.pattern))))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one JSON file; an old one is replaced only when the new one is complete."""
+        state = {"pattern": self.pattern, "specials": list(self.specials), "merges": self.merges}
+        renumbered = self.ids != list(range(len(self)))
+        write_state(Path(path), {**state, "ids": self.ids} if renumbered else state)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
+        """Read a file that `save` wrote; ValueError that names the file when it is no such file."""
+        try:
+            state = read_state(Path(path))
+            return cls(state["merges"], state["specials"], state["pattern"], ids=state.get("ids"))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(f"path: got {os.fspath(path)!r} ({error}), want a file that Tokenizer.save wrote") from error
+
+
+# ---- what came is what is wanted
+
+
+def _checked_pattern(pattern: str) -> str:
+    expects(isinstance(pattern, str), "pattern", type(pattern).__name__, "str", TypeError)
+    try:
+        finder(pattern)
+    except regex.error as error:
+        raise ValueError(f"pattern: got {pattern!r} ({error}), want a regular expression") from error
+    return pattern
+
+
+def _several(texts: Iterable[str]) -> Iterable[str]:
+    expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
+    return texts

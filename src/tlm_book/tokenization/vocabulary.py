@@ -1,0 +1,131 @@
+"""The tokens of a byte pair encoding and their byte strings: all that decoding needs."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
+
+from tlm_book.checks import expects
+from tlm_book.spec.tokenization import TokenPair
+from tlm_book.tokenization.bpe import byte_strings
+
+__all__ = ["Vocabulary", "checked_specials"]
+
+
+class Vocabulary:
+    """The tokens of a byte pair encoding and their byte strings: all that decoding needs. (B-bpe-object)
+
+    merges   list of pairs; pair number k makes token 256 + k
+    specials {name: token}, after the merges
+    ids      where tokens are numbered otherwise: token t of `merges` is known outside as ids[t], a permutation of 0, …, V − 1
+    start    the first special's token: start marker and document separator; ValueError when there is none
+
+    `merges` alone counts as above. All methods, `specials` and `start` speak of tokens by the numbers in `ids`.
+
+    ValueError when a merge uses a token that does not stand before it, when a merge or a special comes twice, when a special's name is empty or
+    not printable, or when `ids` is no permutation; TypeError when one is of the wrong type.
+    """
+
+    def __init__(
+        self,
+        merges: Iterable[Sequence[int]],
+        specials: Sequence[str] = ("<|endoftext|>",),
+        *,
+        ids: Iterable[int] | None = None,
+    ) -> None:
+        self.merges = _checked_merges(merges)
+        names = checked_specials(specials)
+        strings = [*byte_strings(self.merges), *(name.encode("utf-8") for name in names)]
+        self.ids = _checked_ids(ids, len(strings))
+        self.specials = dict(zip(names, self.ids[256 + len(self.merges) :]))
+        self._bytes = [b""] * len(strings)
+        for number, string in zip(self.ids, strings):
+            self._bytes[number] = string
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def __repr__(self) -> str:
+        sizes = f"vocab_size={len(self)}, merges={len(self.merges)}"
+        return f"{type(self).__name__}({sizes}, specials={list(self.specials)})"
+
+    @property
+    def start(self) -> int:
+        """The token of the first special."""
+        expects(len(self.specials) > 0, "specials", "none", "at least one, to serve as start marker")
+        return next(iter(self.specials.values()))
+
+    def token_bytes(self, token: SupportsIndex) -> bytes:
+        """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
+        try:
+            number = operator.index(token)
+        except TypeError:
+            number = -1
+        whole = hasattr(token, "__index__") and not isinstance(token, bool)
+        expects(whole, "token", repr(token), "an integer", TypeError)
+        expects(0 <= number < len(self), "token", number, f"a token from 0 to {len(self) - 1}", IndexError)
+        return self._bytes[number]
+
+    def token_text(self, token: SupportsIndex) -> str:
+        """A token, fit to print: ␣ for a space, escapes for other signs that do not show and for bytes that form no character."""
+        text = self.token_bytes(token).decode("utf-8", errors="backslashreplace").replace(" ", "␣")
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+    def decode_bytes(self, tokens: Iterable[SupportsIndex]) -> bytes:
+        """The bytes of the tokens, one after the other. (T-decoding)
+
+        IndexError for an unknown token, TypeError for what is no integer."""
+        return b"".join(map(self.token_bytes, tokens))
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
+        return self.decode_bytes(tokens).decode("utf-8", errors="replace")
+
+    def check_same(self, other: "Vocabulary") -> None:
+        """ValueError that names the first difference unless every token is the same in both, so that the tokens of one may be decoded by the other.
+
+        TypeError for what is no Vocabulary."""
+        expects(isinstance(other, Vocabulary), "other", type(other).__name__, "a Vocabulary or Tokenizer", TypeError)
+        expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
+        for token in range(len(self)):
+            if self._known_as(token) != other._known_as(token):
+                expects(False, "other", f"token {token} = {other._shown(token)}", self._shown(token))
+
+    def _known_as(self, token: int) -> tuple[bytes, bool]:
+        return self._bytes[token], token in self.specials.values()
+
+    def _shown(self, token: int) -> str:
+        return self.token_text(token) + " (special)" * self._known_as(token)[1]
+
+
+# ---- what came is what is wanted
+
+
+def _checked_merges(merges: Iterable[Sequence[int]]) -> list[TokenPair]:
+    pairs: list[Any] = [tuple(pair) for pair in merges]
+    for k, pair in enumerate(pairs):
+        whole = len(pair) == 2 and all(type(token) is int for token in pair)
+        expects(whole, "merges", f"{pair} as number {k}", "pairs of integers", TypeError)
+        expects(0 <= min(pair) and max(pair) < 256 + k, "merges", f"{pair} as number {k}", f"tokens from 0 to {255 + k}")
+    expects(len(set(pairs)) == len(pairs), "merges", "a pair twice", "different pairs")
+    return pairs
+
+
+def checked_specials(specials: Sequence[str]) -> list[str]:
+    """The names of specials; ValueError and TypeError as `Vocabulary` says."""
+    expects(not isinstance(specials, str), "specials", "one str", "several names, such as a list of str", TypeError)
+    names = list(specials)
+    for name in names:
+        expects(isinstance(name, str), "specials", repr(name), "names of type str", TypeError)
+        expects(name != "" and name.isprintable(), "specials", repr(name), "names that are printable and not empty")
+    expects(len(set(names)) == len(names), "specials", names, "different names")
+    return names
+
+
+def _checked_ids(ids: Iterable[int] | None, size: int) -> list[int]:
+    if ids is None:
+        return list(range(size))
+    numbers = list(ids)
+    whole = all(type(number) is int for number in numbers)
+    expects(whole, "ids", "something that is no integer", "integers", TypeError)
+    expects(sorted(numbers) == list(range(size)), "ids", f"{len(numbers)} numbers", f"each number from 0 to {size - 1} once")
+    return numbers
