@@ -591,8 +591,8 @@ def test_the_wrapper_masks_each_sequence_of_a_batch(batch_first, grad):
 
 
 class Unmasked(CrossAttention):
-    def attend(self, x, keys, values, visible=None, causal=False):
-        return super().attend(x, keys, values, visible, False)
+    def attend(self, x, keys, values, key_mask=None, causal=False):
+        return super().attend(x, keys, values, key_mask, False)
 
 
 def with_parts(block: nn.Module, **parts: nn.Module) -> nn.Module:

@@ -94,9 +94,9 @@ def test_head_matrices_give_the_patterns(scale):
     torch.manual_seed(0)
     model = TransformerLM(Config(11, 12, 8, 2, 3, max_len=8, scale=scale)).double()
     t = torch.arange(7)
-    for layer, (block, x) in enumerate(zip(model.blocks, model.stream(t))):
+    for layer, (block, x) in enumerate(zip(model.blocks, model.residual_stream(t))):
         y = block.norm_attention(x).detach()
         for head in range(3):
             M, _ = heads.head_matrices(model, layer, head)
             scores = (y @ M @ y.T).masked_fill(~torch.ones(7, 7, dtype=torch.bool).tril(), -np.inf)
-            assert torch.allclose(scores.softmax(-1), model.patterns(t)[layer, head], rtol=0, atol=1e-12)
+            assert torch.allclose(scores.softmax(-1), model.attention_weights(t)[layer, head], rtol=0, atol=1e-12)

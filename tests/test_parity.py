@@ -186,7 +186,7 @@ def test_a_batch_is_a_loop(config, batch):
     assert result.shape == (*batch, n, config.vocab_size)
     for index in np.ndindex(*batch):
         assert distance(result[index], by_torch(model, x[index])) < 1e-12
-    assert model.patterns(x).shape == (config.n_layers, *batch, config.n_heads, n, n)
+    assert model.attention_weights(x).shape == (config.n_layers, *batch, config.n_heads, n, n)
 
 
 def test_layout_and_integer_type_of_tokens_do_not_matter():
@@ -263,8 +263,8 @@ def test_patterns_of_every_head_are_causal(name):
     model, x = made(config), some_tokens(config, 7)
     for layer in range(config.n_layers):
         for head in range(config.n_heads):
-            assert s_operators.is_causal_pattern(lambda t: model.patterns(torch.from_numpy(t)).numpy()[layer, head], x.numpy())
-    assert torch.allclose(model.patterns(x).sum(-1), torch.ones((), dtype=torch.float64), rtol=0, atol=1e-12)
+            assert s_operators.is_causal_pattern(lambda t: model.attention_weights(torch.from_numpy(t)).numpy()[layer, head], x.numpy())
+    assert torch.allclose(model.attention_weights(x).sum(-1), torch.ones((), dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def test_a_model_without_mask_is_refuted_and_not_proved():
@@ -423,7 +423,7 @@ def test_making_and_using_a_model_changes_no_switch(name):
     assert switches() == before
     model.eval()
     random_before = seeds()
-    by_torch(model, x), model.patterns(x), model.spec_weights(), derive(model), count_parameters(model.config)
+    by_torch(model, x), model.attention_weights(x), model.spec_weights(), derive(model), count_parameters(model.config)
     generate(model, x, 3, temperature=0.0)
     generate(model, x, 3, generator=torch.Generator().manual_seed(0))
     evaluate(model, x.flatten(), 4, 0)
@@ -533,8 +533,8 @@ def test_gpu_equals_the_specification(name):
         wanted = np.stack([by_spec(model, row) for row in x])
         result = by_torch(model, x.cuda())
         assert distance(result, wanted) < 1e-12
-    patterns = model.patterns(x.cuda())
-    assert patterns.is_cuda and torch.allclose(patterns.cpu(), model.cpu().patterns(x), rtol=0, atol=1e-12)
+    patterns = model.attention_weights(x.cuda())
+    assert patterns.is_cuda and torch.allclose(patterns.cpu(), model.cpu().attention_weights(x), rtol=0, atol=1e-12)
 
 
 @needs_gpu

@@ -113,11 +113,11 @@ def test_gpt2_computes_what_transformers_computes(case, dtype, bound, tmp_path):
     for n in (1, 7, M):
         tokens = torch.randint(V, (2, n), generator=torch.Generator().manual_seed(n))
         told = theirs(tokens, output_hidden_states=True, output_attentions=True)
-        rows = ours.stream(tokens)
+        rows = ours.residual_stream(tokens)
         rows[-1] = ours.norm(rows[-1])  # theirs are normalized at the end
         assert near(ours(tokens), told.logits, bound)
         assert len(told.hidden_states) == len(rows) and all(near(a, b, bound) for a, b in zip(rows, told.hidden_states))
-        assert near(ours.patterns(tokens), torch.stack(told.attentions), bound)
+        assert near(ours.attention_weights(tokens), torch.stack(told.attentions), bound)
 
 
 @pytest.mark.parametrize("case", GPT2_CASES, ids=label)
@@ -239,25 +239,25 @@ def test_marian_computes_what_transformers_computes(case, dtype, bound, tmp_path
     for n, m in ((1, 1), (7, 5), (12, 12)):
         chance = torch.Generator().manual_seed(n)
         source, target = torch.randint(13, (2, n), generator=chance), torch.randint(13, (2, m), generator=chance)
-        visible = torch.arange(n) < torch.tensor([[n], [max(1, n - 3)]])
-        told = theirs(input_ids=source, attention_mask=visible.long(), decoder_input_ids=target, output_hidden_states=True, output_attentions=True)
-        assert near(ours(source, target, visible), told.logits, bound)
+        key_mask = torch.arange(n) < torch.tensor([[n], [max(1, n - 3)]])
+        told = theirs(input_ids=source, attention_mask=key_mask.long(), decoder_input_ids=target, output_hidden_states=True, output_attentions=True)
+        assert near(ours(source, target, key_mask), told.logits, bound)
         x = ours.position(ours.source_embedding(source))
         for block, rows in zip([*ours.encoder, None], told.encoder_hidden_states, strict=True):
-            assert near(x[visible], rows[visible], bound)
-            x = block(x, visible) if block else x
+            assert near(x[key_mask], rows[key_mask], bound)
+            x = block(x, key_mask) if block else x
         y = ours.position(ours.embedding(target))
         for block, rows in zip([*ours.decoder, None], told.decoder_hidden_states, strict=True):
             assert near(y, rows, bound)
-            y = block(y, told.encoder_last_hidden_state, visible) if block else y
-        assert near(ours.cross_patterns(source, target, visible), torch.stack(told.cross_attentions), bound)
+            y = block(y, told.encoder_last_hidden_state, key_mask) if block else y
+        assert near(ours.cross_attention_weights(source, target, key_mask), torch.stack(told.cross_attentions), bound)
         x, y = ours.position(ours.source_embedding(source)), ours.position(ours.embedding(target))
         for block, weights in zip(ours.encoder, told.encoder_attentions, strict=True):
-            assert near(block.self_attention.pattern(x, x, visible), weights, bound)
-            x = block(x, visible)
+            assert near(block.self_attention.attention_weights(x, x, key_mask), weights, bound)
+            x = block(x, key_mask)
         for block, weights in zip(ours.decoder, told.decoder_attentions, strict=True):
-            assert near(block.self_attention.pattern(y, y, causal=True), weights, bound)
-            y = block(y, x, visible)
+            assert near(block.self_attention.attention_weights(y, y, causal=True), weights, bound)
+            y = block(y, x, key_mask)
 
 
 @pytest.mark.parametrize("case", MARIAN_CASES, ids=label)
@@ -288,9 +288,9 @@ def test_marian_has_the_same_loss_and_gradients(case, tmp_path):
     assert compared == len(parameters) - 1
 
 
-def writes(model: EncoderDecoder, source: torch.Tensor, visible: torch.Tensor, steps: int) -> torch.Tensor:
+def writes(model: EncoderDecoder, source: torch.Tensor, key_mask: torch.Tensor, steps: int) -> torch.Tensor:
     """Greedy with the cache; nothing is said of an end."""
-    state, tokens = model.begin(source, visible), [torch.full((len(source),), 12)]
+    state, tokens = model.begin(source, key_mask), [torch.full((len(source),), 12)]
     for _ in range(steps):
         scores, state = model.advance(tokens[-1], state)
         scores[:, 12] = -torch.inf
@@ -305,10 +305,10 @@ def test_marian_writes_the_same_tokens(case, tmp_path):
     theirs.save_pretrained(tmp_path / "m")
     ours, _ = load_marian(tmp_path / "m")
     source = torch.randint(12, (3, 6), generator=torch.Generator().manual_seed(3))
-    visible = torch.arange(6) < torch.tensor([[6], [4], [1]])
-    written = writes(ours, source, visible, 9)
+    key_mask = torch.arange(6) < torch.tensor([[6], [4], [1]])
+    written = writes(ours, source, key_mask, 9)
     for cache in (True, False):
-        told = theirs.generate(source, attention_mask=visible.long(), max_new_tokens=9, min_new_tokens=9, do_sample=False, num_beams=1,
+        told = theirs.generate(source, attention_mask=key_mask.long(), max_new_tokens=9, min_new_tokens=9, do_sample=False, num_beams=1,
                                use_cache=cache, bad_words_ids=[[12]], eos_token_id=[99999])  # fmt: skip
         assert torch.equal(written, told)
 

@@ -129,7 +129,7 @@ else:
 for name in ("matplotlib", "anywidget", "ipywidgets"):
     del sys.modules[name]
 from tlm_book.viewer import attention
-html = attention([tokenizer.token_text(word) for word in words], model.patterns(torch.tensor(words))).to_html()
+html = attention([tokenizer.token_text(word) for word in words], model.attention_weights(torch.tensor(words))).to_html()
 assert "<script" in html and "tide" in html
 """
 

@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 
-# --- The block in torch
+# --- The block
 
 
 class DecoderBlock(nn.Module):
     """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), from (…, n, d_model) to the same shape.
     (W-db-def)
 
-    `norm`: "pre" (the article), "post" (normalize after each sum) or "none".
-    `variant`: "sequential" (the article), "parallel" (both layers read the same
+    `norm`: "pre" (Wojcik), "post" (normalize after each sum) or "none".
+    `variant`: "sequential" (Wojcik), "parallel" (both layers read the same
     input) or "simplified" (W-idea-simplified-block); the last two not with norm
     "post". `dropout` acts on what each layer adds to the stream, in training mode
     only. ValueError for another choice, for sizes that do not fit, and for an input
@@ -91,14 +91,14 @@ class DecoderBlock(nn.Module):
             return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
         y = x + self.dropout(self.attention(self.norm_attention(x)))
         read = x if self.variant == "parallel" else y
-        thought = self.dropout(self.feed_forward(self.norm_feed_forward(read)))
-        return (x if self.variant == "simplified" else y) + thought
+        mlp_out = self.dropout(self.feed_forward(self.norm_feed_forward(read)))
+        return (x if self.variant == "simplified" else y) + mlp_out
 
-    def pattern(
+    def attention_weights(
         self, x: Float[Tensor, "*batch n d"]
     ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head when the block reads x."""
-        return self.attention.pattern(
+        return self.attention.attention_weights(
             x if self.norm == "post" else self.norm_attention(x)
         )
 
@@ -151,14 +151,10 @@ def _decoder_block(module: DecoderBlock) -> Derivation:
             _res(_branch(FF, D)),
             derive(N_ff),
         )
-    seen, thought = _branch(N_ca, CA, D), _branch(N_ff, FF, D)
+    C, F = _branch(N_ca, CA, D), _branch(N_ff, FF, D)
     if module.variant == "parallel":
-        return residual(
-            "DB", add(f"{seen.subject} + {thought.subject}", seen, thought)
-        )
+        return residual("DB", add(f"{C.subject} + {F.subject}", C, F))
     if module.variant == "simplified":
-        return residual(
-            "DB",
-            compose(f"{thought.subject}∘Res({seen.subject})", _res(seen), thought),
-        )
-    return compose("DB", _res(seen), _res(thought))
+        inner = compose(f"{F.subject}∘Res({C.subject})", _res(C), F)
+        return residual("DB", inner)
+    return compose("DB", _res(C), _res(F))

@@ -144,16 +144,16 @@ class EncoderBlock(_Block):
     """Self-attention over all visible rows, then the feed-forward layer.
     (A-encoder-block, M-encoder-stack)
 
-    x: (*batch, n, d_model) and visible: (*batch, n) to the shape of x.
+    x: (*batch, n, d_model) and key_mask: (*batch, n) to the shape of x.
     """
 
     def forward(
         self,
         x: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch n d"]:
         rows = self._reads(self.norm_self, x)
-        x = self._adds(self.norm_self, x, self.self_attention(rows, rows, visible))
+        x = self._adds(self.norm_self, x, self.self_attention(rows, rows, key_mask))
         return self._feeds_forward(x)
 
 
@@ -165,7 +165,7 @@ class CrossBlock(_Block):
     """Masked self-attention, cross-attention to a memory, feed-forward layer.
     (A-decoder-block, M-decoder-stack)
 
-    y: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n) to the
+    y: (*batch, m, d_model), memory: (*batch, n, d_model), key_mask: (*batch, n) to the
     shape of y.
     """
 
@@ -178,34 +178,34 @@ class CrossBlock(_Block):
         self,
         y: Float[Tensor, "*batch m d"],
         memory: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m d"]:
-        return self.step(y, self.cross_attention.keys_values(memory), visible)[0]
+        return self.step(y, self.cross_attention.keys_values(memory), key_mask)[0]
 
     def step(
         self,
         y: Float[Tensor, "*batch m d"],
         memory: KeysValues,
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
         past: KeysValues | None = None,
     ) -> tuple[Float[Tensor, "*batch m d"], KeysValues]:
         """The rows of y after the block, and all keys and values of self-attention so
         far. With a `past`, y is one new row."""
         y, past = self._looks_back(y, past)
         rows = self._reads(self.norm_cross, y)
-        heard = self.cross_attention.attend(rows, *memory, visible)
+        heard = self.cross_attention.attend(rows, *memory, key_mask)
         y = self._adds(self.norm_cross, y, heard)
         return self._feeds_forward(y), past
 
-    def pattern(
+    def attention_weights(
         self,
         y: Float[Tensor, "*batch m d"],
         memory: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch h m n"]:
         """The weights of cross-attention when the block reads y and the memory."""
         rows = self._reads(self.norm_cross, self._looks_back(y, None)[0])
-        return self.cross_attention.pattern(rows, memory, visible)
+        return self.cross_attention.attention_weights(rows, memory, key_mask)
 
     def _looks_back(
         self, y: Float[Tensor, "*batch m d"], past: KeysValues | None
@@ -238,7 +238,7 @@ class State(NamedTuple):
 
     memory: list[KeysValues]
     past: list[KeysValues | None]
-    visible: Bool[Tensor, "batch n"] | None
+    key_mask: Bool[Tensor, "batch n"] | None
     length: int
 
     def select(self, index: Int[Tensor, "k"]) -> "State":
@@ -247,15 +247,15 @@ class State(NamedTuple):
         pick = lambda pairs: [
             pair and (pair[0][index], pair[1][index]) for pair in pairs
         ]
-        visible = None if self.visible is None else self.visible[index]
-        return State(pick(self.memory), pick(self.past), visible, self.length)
+        key_mask = None if self.key_mask is None else self.key_mask[index]
+        return State(pick(self.memory), pick(self.past), key_mask, self.length)
 
 
 class EncoderDecoder(nn.Module):
     """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
 
-    visible: (*batch, n), true for real source tokens; None: all. ValueError for an
+    key_mask: (*batch, n), true for real source tokens; None: all. ValueError for an
     empty or too long sequence and for batches of different sizes, IndexError for a
     token outside the vocabulary, TypeError for tokens that are no integers.
     """
@@ -304,12 +304,12 @@ class EncoderDecoder(nn.Module):
         self,
         source: Int[Tensor, "*batch n"],
         target: Int[Tensor, "*batch m"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
         same, got = source.shape[:-1] == target.shape[:-1], tuple(target.shape)
         wants = f"as many sequences as source, shape {tuple(source.shape)}"
         expects(same, "target", f"shape {got}", wants)
-        return self.decode(target, self.encode(source, visible), visible)
+        return self.decode(target, self.encode(source, key_mask), key_mask)
 
     def _rows(
         self, name: str, tokens: Int[Tensor, "*batch n"], embedding: Embedding
@@ -323,37 +323,37 @@ class EncoderDecoder(nn.Module):
     def encode(
         self,
         source: Int[Tensor, "*batch n"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch n d"]:
         """The memory: one row for each source token."""
         x = self._rows("source", source, self.source_embedding)
-        if visible is not None:
-            expects_shape("visible", visible, tuple(source.shape))
+        if key_mask is not None:
+            expects_shape("key_mask", key_mask, tuple(source.shape))
         for block in self.encoder:
-            x = block(x, visible)
+            x = block(x, key_mask)
         return self.norm_encoder(x)
 
     def decode(
         self,
         target: Int[Tensor, "*batch m"],
         memory: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
         """The scores of all target rows, given the memory."""
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:
-            y = block(y, memory, visible)
+            y = block(y, memory, key_mask)
         return self.unembedding(self.norm_decoder(y))
 
     def begin(
         self,
         source: Int[Tensor, "batch n"],
-        visible: Bool[Tensor, "batch n"] | None = None,
+        key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> State:
         """Read the source once; nothing has been written."""
-        memory = self.encode(source, visible)
+        memory = self.encode(source, key_mask)
         pairs = [block.cross_attention.keys_values(memory) for block in self.decoder]
-        return State(pairs, [None] * len(pairs), visible, 0)
+        return State(pairs, [None] * len(pairs), key_mask, 0)
 
     def advance(
         self, tokens: Int[Tensor, "batch"], state: State
@@ -366,25 +366,25 @@ class EncoderDecoder(nn.Module):
             y = y + self.position.table[state.length]
         y, past = self.dropout(y), []
         for block, memory, before in zip(self.decoder, state.memory, state.past):
-            y, after = block.step(y, memory, state.visible, before)
+            y, after = block.step(y, memory, state.key_mask, before)
             past.append(after)
         scores = self.unembedding(self.norm_decoder(y))[:, 0]
-        return scores, State(state.memory, past, state.visible, state.length + 1)
+        return scores, State(state.memory, past, state.key_mask, state.length + 1)
 
     @torch.no_grad()
-    def cross_patterns(
+    def cross_attention_weights(
         self,
         source: Int[Tensor, "*batch n"],
         target: Int[Tensor, "*batch m"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "N *batch h m n"]:
         """The weights of cross-attention in every block and head: whom of the source
         each target row looks at."""
-        memory, found = self.encode(source, visible), []
+        memory, found = self.encode(source, key_mask), []
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:
-            found.append(block.pattern(y, memory, visible))
-            y = block(y, memory, visible)
+            found.append(block.attention_weights(y, memory, key_mask))
+            y = block(y, memory, key_mask)
         return torch.stack(found)
 
     def spec_weights(self) -> dict[str, object]:

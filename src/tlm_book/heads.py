@@ -283,7 +283,7 @@ def head_scores(
     """
     right, got = texts.dim() == 2 and len(texts), f"shape {tuple(texts.shape)}"
     expects(right, "texts", got, "at least one text, (copies, n)")
-    patterns = model.patterns(texts).transpose(0, 1)  # (copies, L, h, n, n)
+    patterns = model.attention_weights(texts).transpose(0, 1)  # (copies, L, h, n, n)
     scores = {
         "previous": [previous_token_score(A) for A in patterns],
         "duplicate": [duplicate_token_score(A, t) for A, t in zip(patterns, texts)],
@@ -309,25 +309,32 @@ def knock_out(
     for rows when the attention layers have no output bias that could hold them.
     """
     c, other = model.config, copy.deepcopy(model)
-    if rows is not None:
-        shape = (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
-        expects_shape("rows", rows, shape)
-        expects(rows.dim() == 3, "rows", f"shape {tuple(rows.shape)}", f"{shape}")
-        expects(c.out_bias, "rows", "rows", "None: this model has no output bias")
-    for pair in heads:
-        right = isinstance(pair, tuple) and len(pair) == 2
-        right = right and all(hasattr(number, "__index__") for number in pair)
-        expects(right, "heads", repr(pair), "a pair (layer, head)", TypeError)
+    _expects_heads(c, heads, rows)
     for layer, head in {*heads}:
-        there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
-        wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
-        expects(there, "heads", (layer, head), wants, IndexError)
         out = other.blocks[layer].attention.out
         W = out.weight.unflatten(1, (c.n_heads, -1))[:, head]  # (d, k), a view
         if rows is not None:
             out.bias += W @ rows[layer, head].to(W)
         W.zero_()
     return other
+
+
+def _expects_heads(
+    c: Config, heads: tuple[tuple[int, int], ...], rows: Tensor | None
+) -> None:
+    if rows is not None:
+        shape = (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
+        got = f"shape {tuple(rows.shape)}"
+        expects(tuple(rows.shape) == shape, "rows", got, f"{shape}")
+        expects(c.out_bias, "rows", "rows", "None: this model has no output bias")
+    for pair in heads:
+        right = isinstance(pair, tuple) and len(pair) == 2
+        right = right and all(hasattr(number, "__index__") for number in pair)
+        expects(right, "heads", repr(pair), "a pair (layer, head)", TypeError)
+        layer, head = pair
+        there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
+        wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
+        expects(there, "heads", pair, wants, IndexError)
 
 
 @torch.no_grad()

@@ -5,7 +5,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tlm_book.attention import attention, attention_pattern
+from tlm_book.attention import attention as fused_attention
+from tlm_book.attention import attention_pattern as softmax_weights
 from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.derivation import (
     Derivation,
@@ -21,44 +22,14 @@ from tlm_book.derivation import (
 from tlm_book.operators import causal_mask
 
 __all__ = [
+    "MultiHeadAttention",
     "fuse_heads",
     "split_heads",
-    "MultiHeadAttention",
     "CrossAttention",
 ]
 
 
-# --- The implementation
-
-
-def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
-    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the
-    inverse of `split_heads`.
-
-    Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ.
-    (W-mh-weights) ValueError for another shape.
-    """
-    fits = weights.dim() == 4 and len(weights) == 3
-    expects(fits, "weights", f"shape {tuple(weights.shape)}", "(3, h, d, k)")
-    return weights.mT.flatten(0, 2)
-
-
-def split_heads(
-    weight: Float[Tensor, "rows d"], n_heads: int
-) -> Float[Tensor, "3 h d k"]:
-    """The matrices W_Q[i], W_K[i], W_V[i] in the weight of one linear layer: the
-    inverse of `fuse_heads`. (W-mh-weights)
-
-    ValueError when 3·n_heads does not divide the number of rows.
-    """
-    expects_positive(n_heads=n_heads)
-    expects(
-        len(weight) % (3 * n_heads) == 0,
-        "weight",
-        f"{len(weight)} rows",
-        f"a multiple of 3·n_heads = {3 * n_heads}",
-    )
-    return weight.unflatten(0, (3, n_heads, -1)).mT
+# --- Definition
 
 
 class MultiHeadAttention(nn.Module):
@@ -111,40 +82,62 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         q, k, v = self._queries_keys_values(x)
-        heads = attention(q, k, v, self.causal, self.scale)  # (*batch, h, n, k)
+        heads = fused_attention(q, k, v, self.causal, self.scale)  # (*batch, h, n, k)
         # heads side by side: (*batch, n, h·k)
         return self.out(heads.transpose(-3, -2).flatten(-2))
 
-    def pattern(
+    def attention_weights(
         self, x: Float[Tensor, "*batch n d"]
     ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head for this input."""
         q, k, _ = self._queries_keys_values(x)
-        return attention_pattern(q, k, self.causal, self.scale)
+        return softmax_weights(q, k, self.causal, self.scale)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V") as float64
         copies, for `spec.multi_head.multi_head`."""
-        weights = dict(
-            zip(("W_Q", "W_K", "W_V"), split_heads(self.qkv.weight, self.n_heads))
-        )
+        W, W_O = split_heads(self.qkv.weight, self.n_heads), self.out.weight.T
+        b_O = W_O.new_zeros(W_O.shape[1]) if self.out.bias is None else self.out.bias
+        named = {"W_Q": W[0], "W_K": W[1], "W_V": W[2], "W_O": W_O, "b_O": b_O}
         if self.qkv.bias is not None:
-            weights |= dict(
-                zip(
-                    ("b_Q", "b_K", "b_V"),
-                    self.qkv.bias.unflatten(0, (3, self.n_heads, self.d_head)),
-                )
-            )
-        weights["W_O"] = self.out.weight.T
-        weights["b_O"] = (
-            self.out.weight.new_zeros(self.out.out_features)
-            if self.out.bias is None
-            else self.out.bias
-        )
+            b = self.qkv.bias.unflatten(0, (3, self.n_heads, self.d_head))
+            named |= {"b_Q": b[0], "b_K": b[1], "b_V": b[2]}
         return {
-            name: weight.detach().double().cpu().numpy().copy()
-            for name, weight in weights.items()
+            k: w.detach().double().cpu().numpy().copy() for k, w in named.items()
         }
+
+
+# --- The implementation
+
+
+def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
+    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the
+    inverse of `split_heads`.
+
+    Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ.
+    (W-mh-weights) ValueError for another shape.
+    """
+    fits = weights.dim() == 4 and len(weights) == 3
+    expects(fits, "weights", f"shape {tuple(weights.shape)}", "(3, h, d, k)")
+    return weights.mT.flatten(0, 2)
+
+
+def split_heads(
+    weight: Float[Tensor, "rows d"], n_heads: int
+) -> Float[Tensor, "3 h d k"]:
+    """The matrices W_Q[i], W_K[i], W_V[i] in the weight of one linear layer: the
+    inverse of `fuse_heads`. (W-mh-weights)
+
+    ValueError when 3·n_heads does not divide the number of rows.
+    """
+    expects_positive(n_heads=n_heads)
+    expects(
+        len(weight) % (3 * n_heads) == 0,
+        "weight",
+        f"{len(weight)} rows",
+        f"a multiple of 3·n_heads = {3 * n_heads}",
+    )
+    return weight.unflatten(0, (3, n_heads, -1)).mT
 
 
 # --- Two sequences
@@ -155,7 +148,7 @@ class CrossAttention(nn.Module):
     (A-def-4.2, T-padding)
 
     `d_key` defaults to d_model / n_heads, which must then be whole; `d_value` to
-    `d_key`. x: (*batch, m, d_model), memory: (*batch, n, d_model), visible: (*batch, n)
+    `d_key`. x: (*batch, m, d_model), memory: (*batch, n, d_model), key_mask: (*batch, n)
     with True for real rows of the memory. With `causal`, row i sees rows 0 … i of the
     memory. Result (*batch, m, d_model). ValueError for sizes or shapes that do not fit.
     """
@@ -201,51 +194,51 @@ class CrossAttention(nn.Module):
         self,
         x: Float[Tensor, "*batch m d"],
         memory: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "*batch m d"]:
-        return self.attend(x, *self.keys_values(memory), visible, causal)
+        return self.attend(x, *self.keys_values(memory), key_mask, causal)
 
     def attend(
         self,
         x: Float[Tensor, "*batch m d"],
         keys: Float[Tensor, "*batch h n k"],
         values: Float[Tensor, "*batch h n v"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "*batch m d"]:
         """The same with keys and values made before by `keys_values`."""
-        A = self._weights(x, keys, visible, causal)
+        A = self._weights(x, keys, key_mask, causal)
         return self.out((A @ values).transpose(-3, -2).flatten(-2))
 
-    def pattern(
+    def attention_weights(
         self,
         x: Float[Tensor, "*batch m d"],
         memory: Float[Tensor, "*batch n d"],
-        visible: Bool[Tensor, "*batch n"] | None = None,
+        key_mask: Bool[Tensor, "*batch n"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "*batch h m n"]:
         """The attention weights of every head."""
-        return self._weights(x, self.keys_values(memory)[0], visible, causal)
+        return self._weights(x, self.keys_values(memory)[0], key_mask, causal)
 
     def _weights(
         self,
         x: Float[Tensor, "*batch m d"],
         keys: Float[Tensor, "*batch h n k"],
-        visible: Bool[Tensor, "*batch n"] | None,
+        key_mask: Bool[Tensor, "*batch n"] | None,
         causal: bool,
     ) -> Float[Tensor, "*batch h m n"]:
         expects_shape("x", x, ("m", self.query.in_features))
         scale = keys.shape[-1] ** -0.5 if self.scale is None else self.scale
         scores = scale * self._heads(self.query(x)) @ keys.mT  # (*batch, h, m, n)
-        if visible is not None:
-            expects_shape("visible", visible, (*keys.shape[:-3], keys.shape[-2]))
-            hidden = ~visible[..., None, None, :]
+        if key_mask is not None:
+            expects_shape("key_mask", key_mask, (*keys.shape[:-3], keys.shape[-2]))
+            hidden = ~key_mask[..., None, None, :]
             scores = scores.masked_fill(hidden, float("-inf"))
         if causal:
             scores = causal_mask(scores)
         weights = scores.softmax(-1)
-        if visible is not None:  # a row that sees nothing: 0 and not 0/0
+        if key_mask is not None:  # a row that sees nothing: 0 and not 0/0
             weights = weights.masked_fill(
                 (scores == float("-inf")).all(-1, keepdim=True), 0.0
             )

@@ -25,11 +25,107 @@ from tlm_book.normalization import EPS_MODES, Normalization
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
 
 __all__ = [
+    "TransformerLM",
     "Settings",
     "Config",
-    "TransformerLM",
     "count_parameters",
 ]
+
+
+# --- The model
+
+
+_OF_BLOCKS = "d_head activation norm variant eps eps_mode qkv_bias out_bias scale dropout"
+
+
+class TransformerLM(nn.Module):
+    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores
+    (*batch, n, vocab_size). (W-tlm-def)
+
+    TypeError for tokens that are no integer tensor, IndexError for a token outside
+    the vocabulary (on the CPU; on a GPU the check would wait for the device),
+    ValueError for n outside 1 … max_len.
+
+    >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
+    torch.Size([3, 5])
+    """
+
+    def __init__(self, config: "Config") -> None:
+        super().__init__()
+        c = self.config = _expects_config(config)
+        options = {name: getattr(c, name) for name in _OF_BLOCKS.split()}
+        scale = math.sqrt(c.d_model) if c.embed_scale else 1.0
+        self.embedding = Embedding(c.vocab_size, c.d_model, scale)
+        self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        self.dropout = nn.Dropout(c.dropout)
+        self.blocks: Any = nn.ModuleList(
+            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options)
+            for _ in range(c.n_layers)
+        )
+        self.norm: Any = nn.Identity()
+        if c.final_norm:
+            self.norm = Normalization(c.d_model, c.eps, c.eps_mode)
+        # Φ
+        self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)
+        if c.tied:
+            self.unembedding.weight = self.embedding.table.weight
+        self.initialize()
+
+    def forward(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch n V"]:
+        x = self._first(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.unembedding(self.norm(x))
+
+    def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
+        got, wish = type(tokens).__name__, "a tensor of integers"
+        expects(isinstance(tokens, Tensor), "tokens", got, wish, TypeError)
+        expects_shape("tokens", tokens, ("n",))
+        expects_length("tokens", tokens.shape[-1], self.config.max_len)
+        return self.dropout(self.position(self.embedding(tokens)))
+
+    def residual_stream(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> list[Float[Tensor, "*batch n d"]]:
+        """What each block reads, in order, and last what the final normalization
+        reads: L + 1 tensors.
+        """
+        streams = [self._first(tokens)]
+        for block in self.blocks:
+            streams.append(block(streams[-1]))
+        return streams
+
+    @torch.no_grad()
+    def attention_weights(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "L *batch h n n"]:
+        """The attention weights of every head in every block for these tokens."""
+        return torch.stack(
+            [block.attention_weights(x) for block, x in zip(self.blocks, self.residual_stream(tokens))]
+        )
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Normal weights of standard deviation 0.02, zero biases; layers that write
+        to the stream are 1/√(2L) smaller.
+        """
+        if not self.embedding.table.weight.is_meta:  # no numbers to draw
+            _initialize(self)
+
+    def spec_weights(self) -> dict[str, object]:
+        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`;
+        see also `spec_settings`.
+        """
+        return _spec_weights(self)
+
+    def spec_settings(self) -> dict[str, object]:
+        """The settings that the specification needs beside the weights."""
+        return {
+            name: getattr(self.config, name)
+            for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")
+        }
 
 
 # --- Every choice has a name
@@ -40,8 +136,8 @@ _S = TypeVar("_S", bound="Settings")
 
 @dataclass(frozen=True)
 class Settings:
-    """Every choice that makes a transformer language model; the defaults are the
-    article's. (W-tlm-params)
+    """Every choice that makes a transformer language model; the defaults are
+    Wojcik's. (W-tlm-params)
 
     ValueError or TypeError for a value that describes no model.
     """
@@ -79,79 +175,49 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
 
+_SIZES = ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len")
+_SWITCHES = ("final_norm", "embed_scale", "qkv_bias", "out_bias", "unembed_bias", "tied")
+
+
+def _is_number(got: object) -> bool:
+    return isinstance(got, int | float) and not isinstance(got, bool)
+
+
 def _check_sizes(c: Settings) -> None:
-    for name in ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len"):
-        expects_positive(**{name: getattr(c, name)})
+    expects_positive(**{name: getattr(c, name) for name in _SIZES})
+    d, h = c.d_model, c.n_heads
     if c.d_head is None:
-        expects(
-            c.d_model % c.n_heads == 0,
-            "n_heads",
-            c.n_heads,
-            f"a divisor of d_model = {c.d_model}",
-        )
+        expects(d % h == 0, "n_heads", h, f"a divisor of d_model = {d}")
     else:
         expects_positive(d_head=c.d_head)
     if c.pe in ("sinusoidal", "learned_from_sinusoid"):
-        expects(
-            c.d_model % 2 == 0,
-            "d_model",
-            c.d_model,
-            "an even width: each sine needs its cosine",
-        )
+        wish = "an even width: each sine needs its cosine"
+        expects(d % 2 == 0, "d_model", d, wish)
 
 
 def _check_numbers(c: Settings) -> None:
-    expects(
-        isinstance(c.pe_start, int) and not isinstance(c.pe_start, bool),
-        "pe_start",
-        repr(c.pe_start),
-        "a whole number",
-        TypeError,
-    )
-    for name in (
-        ("eps", "dropout") if c.scale is None else ("eps", "dropout", "scale")
-    ):
+    start = c.pe_start
+    whole = isinstance(start, int) and not isinstance(start, bool)
+    expects(whole, "pe_start", repr(start), "a whole number", TypeError)
+    for name in ("eps", "dropout", *(["scale"] if c.scale is not None else [])):
         got = getattr(c, name)
-        expects(
-            isinstance(got, int | float) and not isinstance(got, bool),
-            name,
-            repr(got),
-            "a number",
-            TypeError,
-        )
+        expects(_is_number(got), name, repr(got), "a number", TypeError)
     expects(0 <= c.eps < math.inf, "eps", c.eps, "a finite number ≥ 0")
     expects(0 <= c.dropout < 1, "dropout", c.dropout, "a probability in [0, 1)")
-    expects(
-        c.scale is None or 0 < c.scale < math.inf,
-        "scale",
-        c.scale,
-        "None or a finite number > 0",
-    )
+    fits = c.scale is None or 0 < c.scale < math.inf
+    expects(fits, "scale", c.scale, "None or a finite number > 0")
 
 
 def _check_choices(c: Settings) -> None:
     expects_one_of("activation", c.activation, tuple(ACTIVATIONS))
     expects_one_of("norm", c.norm, NORMS)
-    expects_one_of(
-        "variant", c.variant, VARIANTS if c.norm != "post" else ("sequential",)
-    )
+    variants = VARIANTS if c.norm != "post" else ("sequential",)
+    expects_one_of("variant", c.variant, variants)
     expects_one_of("eps_mode", c.eps_mode, EPS_MODES)
     expects_one_of("pe", c.pe, KINDS)
-    for name in (
-        "final_norm",
-        "embed_scale",
-        "qkv_bias",
-        "out_bias",
-        "unembed_bias",
-        "tied",
-    ):
-        expects(
-            isinstance(getattr(c, name), bool),
-            name,
-            repr(getattr(c, name)),
-            "True or False",
-            TypeError,
-        )
+    for name in _SWITCHES:
+        got = getattr(c, name)
+        expects(isinstance(got, bool), name, repr(got), "True or False", TypeError)
 
 
 @dataclass(frozen=True)
@@ -274,127 +340,13 @@ class Config(Settings):
         return cls(vocab_size, **settings | changes)
 
 
+def _expects_config(config: Config) -> Config:
+    got = type(config).__name__
+    expects(isinstance(config, Config), "config", got, "a Config", TypeError)
+    return config
+
+
 # --- The model in torch
-
-
-_OF_BLOCKS = (
-    "d_head",
-    "activation",
-    "norm",
-    "variant",
-    "eps",
-    "eps_mode",
-    "qkv_bias",
-    "out_bias",
-    "scale",
-    "dropout",
-)
-
-
-class TransformerLM(nn.Module):
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores
-    (*batch, n, vocab_size). (W-tlm-def)
-
-    TypeError for tokens that are no integer tensor, IndexError for a token outside
-    the vocabulary (on the CPU; on a GPU the check would wait for the device),
-    ValueError for n outside 1 … max_len.
-
-    >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
-    torch.Size([3, 5])
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        expects(
-            isinstance(config, Config),
-            "config",
-            type(config).__name__,
-            "a Config",
-            TypeError,
-        )
-        c = self.config = config
-        options = {name: getattr(c, name) for name in _OF_BLOCKS}
-        self.embedding = Embedding(
-            c.vocab_size, c.d_model, math.sqrt(c.d_model) if c.embed_scale else 1.0
-        )
-        self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
-        self.dropout = nn.Dropout(c.dropout)
-        self.blocks: Any = nn.ModuleList(
-            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options)
-            for _ in range(c.n_layers)
-        )
-        self.norm: Any = (
-            Normalization(c.d_model, c.eps, c.eps_mode)
-            if c.final_norm
-            else nn.Identity()
-        )
-        self.unembedding = nn.Linear(
-            c.d_model, c.vocab_size, bias=c.unembed_bias
-        )  # Φ
-        if c.tied:
-            self.unembedding.weight = self.embedding.table.weight
-        self.initialize()
-
-    def forward(
-        self, tokens: Int[Tensor, "*batch n"]
-    ) -> Float[Tensor, "*batch n V"]:
-        x = self._first(tokens)
-        for block in self.blocks:
-            x = block(x)
-        return self.unembedding(self.norm(x))
-
-    def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
-        expects(
-            isinstance(tokens, Tensor),
-            "tokens",
-            type(tokens).__name__,
-            "a tensor of integers",
-            TypeError,
-        )
-        expects_shape("tokens", tokens, ("n",))
-        expects_length("tokens", tokens.shape[-1], self.config.max_len)
-        return self.dropout(self.position(self.embedding(tokens)))
-
-    def stream(
-        self, tokens: Int[Tensor, "*batch n"]
-    ) -> list[Float[Tensor, "*batch n d"]]:
-        """What each block reads, in order, and last what the final normalization
-        reads: L + 1 tensors.
-        """
-        streams = [self._first(tokens)]
-        for block in self.blocks:
-            streams.append(block(streams[-1]))
-        return streams
-
-    @torch.no_grad()
-    def patterns(
-        self, tokens: Int[Tensor, "*batch n"]
-    ) -> Float[Tensor, "L *batch h n n"]:
-        """The attention weights of every head in every block for these tokens."""
-        return torch.stack(
-            [block.pattern(x) for block, x in zip(self.blocks, self.stream(tokens))]
-        )
-
-    @torch.no_grad()
-    def initialize(self) -> None:
-        """Normal weights of standard deviation 0.02, zero biases; layers that write
-        to the stream are 1/√(2L) smaller.
-        """
-        if not self.embedding.table.weight.is_meta:  # no numbers to draw
-            _initialize(self)
-
-    def spec_weights(self) -> dict[str, object]:
-        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`;
-        see also `spec_settings`.
-        """
-        return _spec_weights(self)
-
-    def spec_settings(self) -> dict[str, object]:
-        """The settings that the specification needs beside the weights."""
-        return {
-            name: getattr(self.config, name)
-            for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")
-        }
 
 
 def _initialize(model: TransformerLM) -> None:
@@ -455,20 +407,13 @@ def count_parameters(config: Config) -> int:
     """Numbers that training may change, by formula, without building the model.
     (W-tlm-params)
 
-    For the article: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError
+    For Wojcik's: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError
     for anything but a Config.
 
     >>> count_parameters(Config.gpt2())
     124439808
     """
-    expects(
-        isinstance(config, Config),
-        "config",
-        type(config).__name__,
-        "a Config",
-        TypeError,
-    )
-    c = config
+    c = _expects_config(config)
     V, d, f, L, M = c.vocab_size, c.d_model, c.d_ff, c.n_layers, c.max_len
     hk = c.n_heads * (c.d_head or d // c.n_heads)
     norm = 2 * d * (c.norm != "none")

@@ -209,9 +209,9 @@ class TranslationReader:
         self,
         model: EncoderDecoder,
         source: Int[Tensor, "batch n"],
-        visible: Bool[Tensor, "batch n"] | None = None,
+        key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> None:
-        self.model, self.state = model, model.begin(source, visible)
+        self.model, self.state = model, model.begin(source, key_mask)
 
     @torch.no_grad()
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
@@ -227,7 +227,7 @@ class TranslationReader:
 def greedy_search(
     model: EncoderDecoder,
     source: Int[Tensor, "batch n"],
-    visible: Bool[Tensor, "batch n"] | None = None,
+    key_mask: Bool[Tensor, "batch n"] | None = None,
     *,
     start: int = START,
     stop: int = STOP,
@@ -236,12 +236,12 @@ def greedy_search(
     """The likeliest word each time; a sentence that is over is filled up with `stop`.
     (M-autoregressive-inference)
 
-    visible: true for real source tokens; None: all. `max_new` words at most, by
+    key_mask: true for real source tokens; None: all. `max_new` words at most, by
     default and at most the model's max_len. Errors as in the model; IndexError for
     start or stop outside the vocabulary; ValueError for scores that are not finite.
     """
     steps = _expects_search(model, source, start, stop, max_new)
-    reader = TranslationReader(model, source, visible)
+    reader = TranslationReader(model, source, key_mask)
     z = reader.step(source.new_full(source.shape[:1], start))
     return torch.stack([*write(reader.step, z, steps, Sampler(temperature=0), [stop])], 1)
 
@@ -249,7 +249,7 @@ def greedy_search(
 def beam_translations(
     model: EncoderDecoder,
     source: Int[Tensor, "batch n"],
-    visible: Bool[Tensor, "batch n"] | None = None,
+    key_mask: Bool[Tensor, "batch n"] | None = None,
     *,
     width: int = 4,
     length_penalty: float = 0.0,
@@ -265,7 +265,7 @@ def beam_translations(
     """
     expects_positive(width=width)
     steps = _expects_search(model, source, start, stop, max_new)
-    reader = TranslationReader(model, source, visible)
+    reader = TranslationReader(model, source, key_mask)
     z = reader.step(source.new_full(source.shape[:1], start))
     return beams(reader, z, steps, width, length_penalty, [stop])
 

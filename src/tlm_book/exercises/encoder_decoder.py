@@ -55,8 +55,8 @@ def do_not_notice() -> set[str]:
             torch.manual_seed(0)
             model = EncoderDecoder(EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=2, max_len=9, pe=pe)).double().eval()
         source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
-        front, visible = torch.tensor([[0, 0, 1, 2, 3]]), torch.tensor([[False, False, True, True, True]])
-        if torch.allclose(model(front, target, visible), model(source, target), rtol=0, atol=1e-9):
+        front, key_mask = torch.tensor([[0, 0, 1, 2, 3]]), torch.tensor([[False, False, True, True, True]])
+        if torch.allclose(model(front, target, key_mask), model(source, target), rtol=0, atol=1e-9):
             found.add(pe)
     return found
 

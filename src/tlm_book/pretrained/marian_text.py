@@ -127,8 +127,8 @@ def translate_marian(
     expects(rows, "sentences", "none", "at least one")
     steps = model.config.max_len if max_new is None else max_new
     expects_positive(max_new=steps)
-    source, visible = padded(rows, t.padding, model.embedding.table.weight.device)
-    reader = TranslationReader(model, source, visible)
+    source, key_mask = padded(rows, t.padding, model.embedding.table.weight.device)
+    reader = TranslationReader(model, source, key_mask)
 
     def step(token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         return reader.step(token).index_fill(1, source.new_tensor([t.padding]), -torch.inf)

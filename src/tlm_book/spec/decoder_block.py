@@ -50,7 +50,7 @@ def decoder_block(
     eps_mode: str = "outside",
     scale: float | None = None,
 ) -> Float[np.ndarray, "n d"]:
-    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), the article's block. (W-db-def)
+    """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), Wojcik's block. (W-db-def)
 
     `w` holds the weights of the four layers: w["N_ca"], w["CA"], w["N_ff"], w["FF"].
     norm="post" puts each N after its sum, "none" leaves both out.
@@ -65,23 +65,18 @@ def decoder_block(
     )
     expects_shape("X", X, ("n", len(w["CA"]["b_O"])))
 
+    def N(name: str) -> Layer:
+        if norm == "none":
+            return lambda X: X
+        return lambda X: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
+
     def CA(X: np.ndarray) -> np.ndarray:
         return multi_head(X, **w["CA"], causal=True, scale=scale)
 
     def FF(X: np.ndarray) -> np.ndarray:
         return feed_forward(X, **w["FF"], activation=activation)
 
-    def normalized(X: np.ndarray, name: str) -> np.ndarray:
-        if norm == "none":
-            return X
-        return layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
-
-    def N_ca(X: np.ndarray) -> np.ndarray:
-        return normalized(X, "N_ca")
-
-    def N_ff(X: np.ndarray) -> np.ndarray:
-        return normalized(X, "N_ff")
-
+    N_ca, N_ff = N("N_ca"), N("N_ff")
     if norm == "post":
         return N_ff(res(FF)(N_ca(res(CA)(X))))
     if variant == "parallel":

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_shape
+from tlm_book.checks import expects, shaped
 
 __all__ = [
     "previous_token_score",
@@ -15,6 +15,7 @@ __all__ = [
 # --- Three scores
 
 
+@shaped
 def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
     """The mean of A[i, i−1] over i = 1, …, n−1. (T-head-scores)
 
@@ -25,6 +26,7 @@ def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
     return float(sum(A[i, i - 1] for i in range(1, n)) / (n - 1))
 
 
+@shaped
 def duplicate_token_score(
     A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"], shift: int = 0
 ) -> float:
@@ -33,14 +35,13 @@ def duplicate_token_score(
 
     ValueError when no token comes twice, or when t has another length than A.
     """
-    n = len(t)
-    expects_shape("A", A, (n, n))
-    earlier = [[j for j in range(i) if t[j] == t[i]] for i in range(n)]
+    earlier = [[j for j in range(i) if t[j] == t[i]] for i in range(len(t))]
     sums = [sum(A[i, j + shift] for j in E) for i, E in enumerate(earlier) if E]
     expects(sums, "t", "no token that comes twice", "at least one")
     return float(sum(sums) / len(sums))
 
 
+@shaped
 def induction_score(A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"]) -> float:
     """The same for the places after those j: Σ A[i, j+1]. (T-head-scores)"""
     return duplicate_token_score(A, t, shift=1)

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_shape
+from tlm_book.checks import expects_shape, shaped
 from tlm_book.spec.attention import attention
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
 # --- Definition
 
 
+@shaped
 def heads(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
@@ -31,10 +32,8 @@ def heads(
     V_i = XW_V[i], plus biases where given.
 
     The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal`
-    there is no ◺. (W-head-def) ValueError when the rows of X are not as wide as the
-    weights are high.
+    there is no ◺. (W-head-def) ValueError for shapes that do not fit.
     """
-    expects_shape("X", X, ("n", W_Q.shape[1]))
     pairs = ((b_Q, W_Q), (b_K, W_K), (b_V, W_V))
     b_Q, b_K, b_V = (
         np.zeros((len(W), W.shape[2])) if b is None else b for b, W in pairs
@@ -51,6 +50,7 @@ def heads(
     ]
 
 
+@shaped
 def multi_head(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
@@ -77,6 +77,7 @@ def multi_head(
 # --- Three matrices instead of one
 
 
+@shaped
 def multi_head_attention(
     Q: Float[np.ndarray, "m d"],
     K: Float[np.ndarray, "n d"],
@@ -99,12 +100,7 @@ def multi_head_attention(
     head has the mask ◺. ValueError for shapes that do not fit.
     """
     rows = []
-    for name, M, W, b in (
-        ("Q", Q, W_Q, b_Q),
-        ("K", K, W_K, b_K),
-        ("V", V, W_V, b_V),
-    ):
-        expects_shape(name, M, ("rows", W.shape[1]))
+    for M, W, b in ((Q, W_Q, b_Q), (K, W_K, b_K), (V, W_V, b_V)):
         rows.append(M @ W + (0 if b is None else b[:, None]))  # (h, rows, width)
     H = np.concatenate(
         [attention(q, k, v, causal, scale) for q, k, v in zip(*rows)], axis=1

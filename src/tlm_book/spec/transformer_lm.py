@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects_shape
+from tlm_book.checks import shaped
 from tlm_book.spec.decoder_block import decoder_block
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.normalization import layer_norm
@@ -20,6 +20,7 @@ __all__ = [
 # --- The final layer
 
 
+@shaped
 def final_layer(
     X: Float[np.ndarray, "n d"],
     Y: Float[np.ndarray, "d V"],
@@ -32,14 +33,13 @@ def final_layer(
     >>> final_layer(np.ones((1, 2)), np.ones((2, 3)), np.array([0.0, 1.0, 2.0]))
     array([[2., 3., 4.]])
     """
-    expects_shape("Y", Y, (X.shape[1], "V"))
-    expects_shape("b", b, (Y.shape[1],))
     return X @ Y + b
 
 
 # --- The model
 
 
+@shaped
 def transformer_lm(
     t: Int[np.ndarray, "n"],
     E: Float[np.ndarray, "V d"],
@@ -59,13 +59,11 @@ def transformer_lm(
     """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
     `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them;
-    `N` holds {"a", "b"}. P None leaves PE out, N None leaves N out: not in the
-    article's model, but in those of other sources. IndexError for a token outside
+    `N` holds {"a", "b"}. P None leaves PE out, N None leaves N out: not in
+    Wojcik's model, but in those of other sources. IndexError for a token outside
     {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
     """
-    X = embed(t, E)
-    if P is not None:
-        X = add_positions(X, P)
+    X = embed(t, E) if P is None else add_positions(embed(t, E), P)
     for w in blocks:
         X = decoder_block(X, w, activation, norm, variant, eps, eps_mode, scale)
     if N is not None:
