@@ -6,6 +6,7 @@ character that all three versions know; `newer()` computes the others, and no te
 
 import functools
 import json
+import os
 import random
 import time
 import unicodedata
@@ -366,10 +367,11 @@ def test_a_failed_save_leaves_the_old_files(tmp_path):
     tok = trained("gpt2")
     save_gpt2_tokenizer(tok, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    (tmp_path / "merges.txt.part").mkdir()
+    in_the_way = tmp_path / f".merges.txt.{os.getpid()}.part"
+    in_the_way.mkdir()
     with pytest.raises(OSError):
         save_gpt2_tokenizer(Tokenizer([], pattern=GPT2_PATTERN), tmp_path)
-    (tmp_path / "merges.txt.part").rmdir()
+    in_the_way.rmdir()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -1,12 +1,13 @@
 """A tokenizer's file: JSON, written completely or not at all, read with suspicion."""
 
+import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects
+from tlm_book.files import new_file
 
 __all__ = ["FORMAT", "read_state", "write_state", "write_texts"]
 
@@ -14,17 +15,10 @@ FORMAT = "tlm_book.tokenizer.1"
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write {path: text}: each beside its path and, when all are complete, renamed. An OSError leaves the old files as they were."""
-    parts = {path: path.with_name(path.name + ".part") for path in texts}
-    try:
-        for path, part in parts.items():
-            part.write_text(texts[path] + "\n", encoding="utf-8", newline="\n")
-        for path, part in parts.items():
-            os.replace(part, path)
-    finally:
-        for part in parts.values():
-            if part.is_file():
-                part.unlink()
+    """Write {path: text}; they take their places when all are complete. An OSError leaves the old files as they were."""
+    with contextlib.ExitStack() as files:
+        for path, text in texts.items():
+            files.enter_context(new_file(path)).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def write_state(path: Path, state: Mapping[str, object]) -> None:
