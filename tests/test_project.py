@@ -36,7 +36,7 @@ def test_every_pin_takes_the_oldest_python_that_we_promise():
     project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     oldest = Version(project["requires-python"].removeprefix(">=") + ".0")
     pinned = re.findall(r"^([\w.\-]+)==", (book.ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    wants = {canonicalize_name(found.name): SpecifierSet(found.metadata["Requires-Python"] or "") for found in distributions()}
+    wants = {canonicalize_name(found.name): SpecifierSet(found.metadata.get("Requires-Python") or "") for found in distributions()}
     assert not {name: str(wants[canonicalize_name(name)]) for name in pinned if oldest not in wants[canonicalize_name(name)]}
 
 
