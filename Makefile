@@ -89,12 +89,12 @@ weigh: book
 model: $(READY)
 	rm -rf _build/model
 	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
-	rm -rf book/data/model && mv _build/model book/data/model
+	rm -rf src/tlm_book/data/model && mv _build/model src/tlm_book/data/model
 
 rhymes: $(READY)
 	rm -rf _build/rhymes
 	OMP_NUM_THREADS=1 $(BIN)/python -c "from tlm_book.heads import train_rhymes; train_rhymes('_build/rhymes')"
-	rm -rf book/data/rhymes && mv _build/rhymes book/data/rhymes
+	rm -rf src/tlm_book/data/rhymes && mv _build/rhymes src/tlm_book/data/rhymes
 
 clean:
 	rm -rf _build .venv

@@ -113,11 +113,11 @@ def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
     folder = small_book.folder / "book"
     toc = {"format": "jb-book", "root": "book/first", "chapters": [{"file": f"book/{name}"} for name in ("second", "glossary", "statements")]}
     (small_book.folder / "_toc.yml").write_text(yaml.safe_dump(toc), encoding="utf-8")
-    (folder / "data").mkdir()
-    (folder / "data" / "statements.csv").write_text("id,kind,verdict,chapter\nW-gone,claim,false,second\n", encoding="utf-8")
-    proofs = small_book.folder / "src" / "tlm_book" / "derivation" / "coq.py"
-    proofs.parent.mkdir(parents=True)
-    proofs.write_text('MACHINE_CHECKED: dict = {"T-rows": ("rows_are_rows",)}\n', encoding="utf-8")
+    package = small_book.folder / "src" / "tlm_book"
+    (package / "data").mkdir(parents=True)
+    (package / "derivation").mkdir()
+    (package / "data" / "statements.csv").write_text("id,kind,verdict,chapter\nW-gone,claim,false,second\n", encoding="utf-8")
+    (package / "derivation" / "coq.py").write_text('MACHINE_CHECKED: dict = {"T-rows": ("rows_are_rows",)}\n', encoding="utf-8")
     (folder / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
     (folder / "statements.md").write_text(STATEMENTS, encoding="utf-8")
     status, said = small_book(USES)

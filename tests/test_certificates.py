@@ -270,7 +270,7 @@ def test_prove_says_what_was_proved_and_what_assumed(tmp_path):
 
 @needs_coq
 def test_prove_reads_a_model_that_was_trained():
-    status, report = said("--model", str(book.BOOK / "data" / "model"))
+    status, report = said("--model", str(book.SOURCE / "data" / "model"))
     assert status == 0 and "row look-up" in report
 
 

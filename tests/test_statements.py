@@ -14,7 +14,7 @@ STATEMENT = re.compile(
 )
 HOW = re.compile(r"(proved|exhaustive|sampled|example|measured|reported): \S.{0,88}[^.\s]")
 ASSERTS = re.compile(r"\bassert\b|\braises\b")
-CATALOGUE = {row["id"]: row for row in csv.DictReader((book.BOOK / "data" / "statements.csv").open(encoding="utf-8"))}
+CATALOGUE = {row["id"]: row for row in csv.DictReader((book.SOURCE / "data" / "statements.csv").open(encoding="utf-8"))}
 
 
 def stated() -> Counter:
@@ -51,7 +51,7 @@ def test_each_statement_stands_once():
 
 def test_ids_are_of_the_sources_or_our_own():
     unknown = {id_ for id_ in [*stated(), *checks(book.table_of_contents())] if id_ not in CATALOGUE and not id_.startswith("T-")}
-    assert unknown == set(), "ids of our own begin with T-; others must be in book/data/statements.csv"
+    assert unknown == set(), "ids of our own begin with T-; others must be in src/tlm_book/data/statements.csv"
 
 
 def test_every_check_belongs_to_a_statement():

@@ -1,6 +1,6 @@
 """Write `src/tlm_book` from the chapters: each cell that begins `#| export MODULE` goes into that module, in order.
 
-    python book/_tools/export.py            rewrite the modules and the package's copy of book/data
+    python book/_tools/export.py            rewrite the modules
     python book/_tools/export.py --check    change nothing; exit 1 and name what differs
 
 A chapter X exports to `X`, to `spec.X`, or, where X is a package, to its rooms `X.room`. A module is called like its chapter, unless
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chapters import (
-    BOOK,
     SOURCE,
     chapters,
     directives,
@@ -135,9 +134,6 @@ def exported() -> dict[Path, bytes]:
             if not (path.parent / "__init__.py").exists():
                 raise SystemExit(f"book/{chapter}.ipynb exports to {module!r}: write the package's {path.parent.name}/__init__.py first")
             files[path] = text.encode()
-    for file in sorted((BOOK / "data").rglob("*")):
-        if file.is_file():
-            files[SOURCE / "data" / file.relative_to(BOOK / "data")] = file.read_bytes()
     return files
 
 
@@ -155,9 +151,9 @@ def differences() -> list[str]:
 
 
 def orphans(want: dict[Path, bytes]) -> list[str]:
-    """Generated modules that no chapter exports any more, and data that book/data does not hold."""
-    names = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*")) if path.is_file() and path not in want}
-    return [name for name, path in names.items() if name.startswith("data/") or path.suffix == ".py" and is_generated(path)]
+    """Generated modules that no chapter exports any more."""
+    left = [path for path in sorted(SOURCE.rglob("*.py")) if path not in want and is_generated(path)]
+    return [path.relative_to(SOURCE).as_posix() for path in left]
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def is_catalogue(docname):
 
 
 def verdicts(env):
-    path = Path(env.srcdir, "book", "data", "statements.csv")
+    path = Path(env.srcdir, "src", "tlm_book", "data", "statements.csv")
     return {row["id"]: row["verdict"] for row in csv.DictReader(path.open(encoding="utf-8"))}
 
 
