@@ -48,15 +48,15 @@ test-all: test
 # Installs no Coq: a proof is checked where somebody wants it checked.
 proofs: $(READY)
 	@command -v coqc >/dev/null || { $(BIN)/python -c "from tlm_book.derivation.coq import HOW_TO_GET_COQ; print(HOW_TO_GET_COQ)"; exit 1; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --all tests/test_certificates.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --all tests/book/test_certificates.py
 	@echo "All proofs checked: both files, and a certificate of every preset; on no axiom."
 
 thorough: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/test_resume.py tests/test_training.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/unit/test_resume.py tests/unit/test_training.py
 
 # Measures only what has changed since the last time, and writes book/mutation_testing.md.
 mutants: $(READY)
-	PYTHONPATH=book/_tools OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ONLY)
+	PYTHONPATH=book/_tools OMP_NUM_THREADS=1 $(BIN)/python tests/support/mutants.py $(ONLY)
 
 export: $(READY)
 	$(BIN)/python book/_tools/export.py
@@ -73,7 +73,7 @@ serve: book
 
 # Colab's place: an environment with the built wheel and a kernel, and each notebook alone in an empty folder.
 colab: $(READY)
-	ONLY="$(ONLY)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest --colab tests/test_colab.py
+	ONLY="$(ONLY)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest --colab tests/book/test_colab.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py

@@ -15,7 +15,7 @@ if "TLM_BOOK_TYPECHECK" not in os.environ:
     import tlm_book  # noqa: F401  it reads the variable
 
     del os.environ["TLM_BOOK_TYPECHECK"]
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_tools"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / name) for name in ("tests/support", "tests/book", "book/_tools"))
 
 from summary import outcome, skipped_by_reason
 
@@ -25,8 +25,8 @@ LONG = pytest.StashKey[int]()  # how many long tests were left out
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also run what is long by nature")
     parser.addoption("--long", action="store_true", help="run only what is long by nature, and notebooks that are named")
-    parser.addoption("--colab", action="store_true", help="run the chapters in an environment of their own (tests/test_colab.py)")
-    parser.addoption("--thorough", action="store_true", help="kill runs at every moment, not at some (tests/test_resume.py)")
+    parser.addoption("--colab", action="store_true", help="run the chapters in an environment of their own (tests/book/test_colab.py)")
+    parser.addoption("--thorough", action="store_true", help="kill runs at every moment, not at some (tests/unit/test_resume.py)")
 
 
 def pytest_configure(config):
@@ -34,7 +34,7 @@ def pytest_configure(config):
 
 
 # What takes longest comes first, so that no worker is left alone with it at the end.
-FIRST = ("book/training", "book/translation", "tests/browser/test_site", "tests/test_auditing", "tests/browser", "tests/test_style", "book/inference")
+FIRST = ("book/training", "book/translation", "tests/browser/test_site", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/inference")
 
 
 def place(item) -> int:

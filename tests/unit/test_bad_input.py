@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bad_inputs import CASES
 
-SCRIPT = Path(__file__).with_name("bad_inputs.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "bad_inputs.py"
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import chapters as book
 import pytest
 from mutations import Mutation
 
-TABLE = Path(__file__).with_name("mutations.json")
+TABLE = Path(__file__).parents[1] / "support" / "mutations.json"
 QUICK = {"decoder_block", "embedding", "encoder_decoder", "feed_forward", "gradients", "multi_head", "normalization", "operators"}  # chapters that run in seconds
 MUTATIONS = [Mutation(*row) for row in json.loads(TABLE.read_text(encoding="utf-8"))]
 
@@ -27,7 +27,7 @@ def surroundings() -> dict[str, str]:
 def outcomes(chapter: str) -> dict[Mutation, str]:
     """{mutation: what became of it}, from one run of the chapter in a process of its own."""
     mutations = [mutation for mutation in MUTATIONS if mutation.chapter == chapter]
-    command = [sys.executable, str(Path(__file__).with_name("mutations.py")), chapter]
+    command = [sys.executable, str(Path(__file__).parents[1] / "support" / "mutations.py"), chapter]
     result = subprocess.run(
         command, input=json.dumps(mutations), env=surroundings(), cwd=book.BOOK, capture_output=True, text=True, timeout=900
     )
@@ -53,7 +53,7 @@ def test_a_change_that_changes_nothing_is_not_noticed():
     assert any("#| checks: T-relu" in cell for cell in code_cells(chapter))
     harmless = [[chapter, statement, "return np.maximum(x, 0)", "return np.maximum(0, x)"]]
     broken = [[chapter, statement, "return np.maximum(x, 0)", "return np.minimum(x, 0)"]]
-    command = [sys.executable, str(Path(__file__).with_name("mutations.py")), chapter]
+    command = [sys.executable, str(Path(__file__).parents[1] / "support" / "mutations.py"), chapter]
     result = subprocess.run(command, input=json.dumps(harmless + broken), env=surroundings(), capture_output=True, text=True, check=True, cwd=book.BOOK)
     assert json.loads(result.stdout) == ["not noticed", "caught"]
 

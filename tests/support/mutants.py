@@ -1,7 +1,7 @@
 """Mechanical mutants of the specification, run against the check cells of its chapters.
 
-    python tests/mutants.py [CHAPTER …]      measure what changed since the last time, then write the table
-    python tests/mutants.py --table          only write the table
+    python tests/support/mutants.py [CHAPTER …]      measure what changed since the last time, then write the table
+    python tests/support/mutants.py --table          only write the table
 
 A mutant is one function of `tlm_book.spec` with one small change. The chapter runs once; where a function is first called the process
 forks, the child gives the function the mutant's code and goes on through the check cells that the function reaches, and through the

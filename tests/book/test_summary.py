@@ -42,8 +42,9 @@ def run(tmp_path, options):
     """The lines that a small run of tests ends with."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "book" / "_tools").mkdir(parents=True)
-    for name in ("conftest.py", "summary.py"):
-        shutil.copy(Path(__file__).with_name(name), tmp_path / "tests")
+    (tmp_path / "tests" / "support").mkdir()
+    for name in ("conftest.py", "support/summary.py"):
+        shutil.copy(Path(__file__).parents[1] / name, tmp_path / "tests" / name)
     (tmp_path / "tests" / "test_small.py").write_text(CASES)
     command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "tests", *options]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout

@@ -246,7 +246,7 @@ assert 'torch' not in sys.modules
 
 def test_the_figures_of_the_chapter_are_the_measured_ones():
     """Every table line and every sentence of the benchmark's report stands in the chapter as it is."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     report = (root / "benchmarks" / "tokenization.md").read_text(encoding="utf-8")
     cells = json.loads((root / "book" / "fast_tokenization.ipynb").read_text(encoding="utf-8"))["cells"]
     chapter = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")

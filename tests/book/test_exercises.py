@@ -20,7 +20,7 @@ from tlm_book.exercises import check, grading
 
 NUMBER = re.compile(r"^(?:\*\*(\d+)\.|### Exercise (\d+)\b)", re.M)
 GRADED = exercises.chapters()
-SCRIPT = Path(__file__).with_name("wrong_answers.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "wrong_answers.py"
 
 
 def section(chapter: str) -> tuple[str, list[str]]:

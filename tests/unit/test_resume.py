@@ -22,7 +22,7 @@ from tlm_book.training import (
 )
 from tlm_book.transformer_lm import Config
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "support"
 TINY = {"steps": 8, "vocab_size": 280, "d_model": 16, "layers": 1, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2}
 
 

@@ -1,4 +1,4 @@
-"""Mechanical mutants of a function: one small change of its formula each. tests/mutants.py runs them."""
+"""Mechanical mutants of a function: one small change of its formula each. tests/support/mutants.py runs them."""
 
 import ast
 import builtins
@@ -169,7 +169,7 @@ def changes(node: ast.AST, role: str, strings: list[str], bound: set[str]) -> It
 
 
 def validations(function: ast.FunctionDef) -> list[ast.stmt]:
-    """The statements that only refuse bad input, with those that prepare them: tests/test_bad_input.py is about these."""
+    """The statements that only refuse bad input, with those that prepare them: tests/unit/test_bad_input.py is about these."""
     found: list[ast.stmt] = []
     statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
     while True:

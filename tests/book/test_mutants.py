@@ -1,4 +1,4 @@
-"""The tool that breaks the specification mechanically (tests/mutants.py), and what it measured last: `make mutants` measures again."""
+"""The tool that breaks the specification mechanically (tests/support/mutants.py), and what it measured last: `make mutants` measures again."""
 
 import ast
 import textwrap
@@ -121,4 +121,4 @@ def test_reasons_are_current():
 
 
 def test_the_page_is_current():
-    assert mutants.PAGE.read_text(encoding="utf-8") == mutants.page(RESULTS, WHY), f"{MEASURE}, or only: python tests/mutants.py --table"
+    assert mutants.PAGE.read_text(encoding="utf-8") == mutants.page(RESULTS, WHY), f"{MEASURE}, or only: python tests/support/mutants.py --table"

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tlm_book.tokenization import documents
 from tlm_book.training import checkpoints
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "support"
 
 
 def launched(processes: int, *command: object) -> subprocess.CompletedProcess[str]:
