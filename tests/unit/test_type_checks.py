@@ -17,12 +17,12 @@ from jaxtyping import TypeCheckError
 
 import tlm_book
 from tlm_book import derivation, operators
-from tlm_book.spec import attention as s_attention
 from tlm_book.spec import loss as s_loss
+from tlm_book.spec import operators as s_operators
 from tlm_book.transformer_lm import Config, TransformerLM
 
 WRONG = {
-    "spec attention: a key too wide": lambda: s_attention.attention(np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 3))),
+    "spec agree: a number for an array": lambda: s_operators.agree(np.ones(2), 1.0),
     "spec bits_per_byte: a loss for each text": lambda: s_loss.bits_per_byte(np.ones(2), 3, 3),
     "causal_mask: one axis": lambda: operators.causal_mask(torch.ones(3)),
     "causal_mask: integers": lambda: operators.causal_mask(torch.ones(3, 3, dtype=torch.long)),
