@@ -6,6 +6,7 @@ so that the specification may use it too.
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -111,8 +112,9 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _array_type(annotation: Any) -> Any:
-    """The jaxtyping type in `Float[...]` or `Float[...] | None`; None when there is none."""
-    return next((kind for kind in (annotation, *typing.get_args(annotation)) if hasattr(kind, "dim_str")), None)
+    """The jaxtyping type in `Float[...]` or `Float[...] | None`; None when there is none (a function of arrays is no array)."""
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
+    return next((kind for kind in choices if hasattr(kind, "dim_str")), None)
 
 
 def _may_be_none(parameter: inspect.Parameter) -> bool:
