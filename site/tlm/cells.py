@@ -55,6 +55,8 @@ class CodeCells(SphinxTransform):
                 known["how"][anchor] = tell_how(cell, marks["how"])
             elif exports:
                 name_exports(cell, exports, block)
+                if cell.get("hide_mode"):
+                    continue  # the fold's line says it
             caption = cell_caption(exports=exports, checks=checks, anchor=anchor)
             if cell.get("hide_mode") == "all":
                 cell.append(caption)

@@ -83,6 +83,7 @@ def test_a_passage_that_is_not_there():
         coq.passage("nonsense")
 
 
+@pytest.mark.long
 @needs_coq
 def test_the_lemmas_rest_on_the_listed_axioms(compiled):
     names = [lemma for lemmas in coq.MACHINE_CHECKED.values() for lemma in lemmas]
@@ -92,6 +93,7 @@ def test_the_lemmas_rest_on_the_listed_axioms(compiled):
     assert verdict.axioms == coq.AXIOMS and verdict.output.count(coq.CLOSED) == len(names)
 
 
+@pytest.mark.long
 @needs_coq
 def test_an_axiom_would_be_seen(compiled):
     asked = "Axiom oracle : forall n : nat, n = 0.\nLemma all : 1 = 0. Proof. apply oracle. Qed.\nPrint Assumptions all.\n"
@@ -200,6 +202,7 @@ def test_a_mistake_in_the_calculus_is_caught(mistake, monkeypatch, compiled):
     assert not verdict.accepted and "Unable to unify" in verdict.output
 
 
+@pytest.mark.long
 @needs_coq
 def test_a_rule_of_ones_own_is_an_assumption(compiled):
     register_rule(Centring)(lambda module: calculus.primitive("mine", Kind.AUTOREGRESSIVE, "because I say so"))

@@ -392,7 +392,7 @@ def test_a_link_previews_its_statement(reader, site, as_file):
     home = SITE.as_uri() if as_file else site
     page, faults = open_page(reader, f"{home}/book/attention.html", home)
     link = page.locator("article a.statement-link[href^='operators.html#']").first
-    want = re.compile(r"[A-Z][a-z]+ 1\.\d+")
+    want = re.compile(rf"[A-Z][a-z]+ {NUMBERS['book/operators']}\.\d+")
     link.hover()
     assert want.match(preview_of(page, link))
     page.hover("#statement-preview")

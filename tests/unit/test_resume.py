@@ -39,13 +39,13 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @needs_fork
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_at_random_moments(kills):
     print(alone(HERE / "killed.py", "random", str(kills), timeout=600))
 
 
 @needs_fork
-@pytest.mark.parametrize("moments", [3, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("moments", [1, pytest.param(12, marks=pytest.mark.long)])
 def test_killed_before_a_file_is_touched(moments, request):
     """At some of the moments; with --thorough at all of them."""
     thorough = request.config.getoption("--thorough") and moments > 3

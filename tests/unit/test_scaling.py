@@ -75,6 +75,7 @@ def test_copies_then_sharded_with_a_tied_matrix(tmp_path):
     same_run(tmp_path / "two", (one, log))
 
 
+@pytest.mark.long
 def test_the_command_under_torchrun(tmp_path):
     (tmp_path / "text.txt").write_text("\f".join(documents()[:6]), encoding="utf-8")
     options = "--steps 4 --vocab-size 280 --d-model 16 --layers 1 --heads 2 --context 16 --batch-size 4 --device cpu --quiet --parallel fsdp"

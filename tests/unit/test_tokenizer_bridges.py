@@ -136,7 +136,7 @@ def scattered(name: str) -> Tokenizer:
 
 
 BOTH = pytest.mark.parametrize("name", PATTERNS)
-ORDERS = pytest.mark.parametrize("order", ["bytes", "gpt2"])
+ORDERS = pytest.mark.parametrize("order", ["bytes", pytest.param("gpt2", marks=pytest.mark.long)])
 
 
 @pytest.mark.parametrize("name", [r"\s", r"\p{L}", r"\p{M}", r"\p{N}"])
