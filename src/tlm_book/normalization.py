@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-# --- To normalize, and the layer
+# --- Layer norm
 
 
 class Normalization(nn.Module):
@@ -70,7 +70,7 @@ class Normalization(nn.Module):
         return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
 
 
-# --- The layer in torch
+# --- The layer in torch, checked
 
 
 @register_rule(Normalization)

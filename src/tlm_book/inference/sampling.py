@@ -31,7 +31,7 @@ def quantiles(
     return (F / F[..., -1:] <= u[..., None]).sum(-1)
 
 
-# --- Cutting the tail
+# --- Cutting the tail: top-k, top-p (nucleus), min-p
 
 
 def cut_tail(

@@ -112,7 +112,7 @@ def sample(
     return x
 
 
-# --- Cutting the tail
+# --- Cutting the tail: top-k, top-p (nucleus), min-p
 
 
 def keep(

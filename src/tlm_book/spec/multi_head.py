@@ -1,4 +1,4 @@
-"""Several heads at once. Generated from book/multi_head.ipynb: edit the notebook, then `make export`."""
+"""Several heads at once: multi-head attention. Generated from book/multi_head.ipynb: edit the notebook, then `make export`."""
 
 import numpy as np
 from jaxtyping import Float

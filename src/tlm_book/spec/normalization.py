@@ -47,7 +47,7 @@ def standardize(
     return u / sigma
 
 
-# --- To normalize, and the layer
+# --- Layer norm
 
 
 @shaped
