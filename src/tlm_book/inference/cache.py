@@ -235,7 +235,9 @@ class CachedModel(_Layers):
             )
 
     @torch.inference_mode()
-    def read(self, texts: Sequence[Int[Tensor, "_"]]) -> Float[Tensor, "B V"]:
+    def read(
+        self, texts: Sequence[Int[Tensor, "_"]] | Int[Tensor, "B n"]
+    ) -> Float[Tensor, "B V"]:
         """The scores after whole texts of 1 … max_len tokens each; earlier ones are
         forgotten.
         """
