@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from textwrap import dedent
@@ -134,6 +135,12 @@ def check_certificate(text: str) -> Verdict:
 
     FileNotFoundError without coqc.
     """
-    with tempfile.TemporaryDirectory() as made:
-        compile_proofs(Path(made))
-        return run(text, Path(made))
+    return run(text, Path(_compiled().name))
+
+
+@cache
+def _compiled() -> tempfile.TemporaryDirectory[str]:
+    """A folder in which the two files are compiled, once for this process; it goes when the process does."""
+    made = tempfile.TemporaryDirectory()
+    compile_proofs(Path(made.name))
+    return made
