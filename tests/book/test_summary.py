@@ -1,5 +1,6 @@
 """The end of a test run can be read: skips by reason in at most five lines, then one sentence. Long tests run when asked for."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def run(tmp_path, options):
         shutil.copy(Path(__file__).parents[1] / name, tmp_path / "tests" / name)
     (tmp_path / "tests" / "test_small.py").write_text(CASES)
     command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "tests", *options]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
     return said[said.index("what was tried") :].splitlines()[1:]
 
 
