@@ -40,10 +40,11 @@ class KeepPunctuation(SphinxTransform):
             closing = re.match(r"[.,;:!?)\]”’-]*", after.astext())[0] if after else ""
             if not opening and not closing:
                 continue
+            line, place = formula.parent, formula.parent.index(formula)  # by place: equal texts may stand in one paragraph
             if opening:
-                before.parent.replace(before, nodes.Text(before.astext().removesuffix(opening)))
+                line[place - 1] = nodes.Text(before.astext().removesuffix(opening))
             if closing:
-                after.parent.replace(after, nodes.Text(after.astext().removeprefix(closing)))
+                line[place + 1] = nodes.Text(after.astext().removeprefix(closing))
             glue = nodes.inline(classes=["together"])
             formula.replace_self(glue)
             glue += [nodes.Text(opening), formula, nodes.Text(closing)]

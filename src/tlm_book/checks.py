@@ -78,8 +78,8 @@ def expects_length(argument: str, n: int, max_len: int) -> None:
 def shaped(function: Callable[P, R]) -> Callable[P, R]:
     """The function, its arrays checked against its annotations before its body runs.
 
-    An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number of axes. Int in an annotation wants integers,
-    Float and Real real numbers; "| None" lets None through. The message gives the lengths that are known by then.
+    An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number
+    of axes. Int in an annotation wants integers, Float and Real real numbers; "| None" lets None through. The message gives the lengths that are known by then.
 
     TypeError for what is no array and for another kind of number, ValueError for another shape.
 

@@ -108,6 +108,15 @@ USES = """# Rows are here
 STATEMENTS = '# All\n\n<div data-statements="summary"></div>\n\n## W\n\n<div data-statements="W"></div>\n\n## Own\n\n<div data-statements="T"></div>\n'
 
 
+def test_punctuation_stays_where_it_was_written(small_book):
+    """Between a link and a formula with equal texts before them, only the formula's bracket moves."""
+    status, said = small_book("# Second page\n\n*One* ([a row](first.ipynb#T-there)) *two* ($x$), *three* ($y$).\n")
+    assert status == 0, said
+    html = (small_book.folder / "_build" / "html" / "book" / "second.html").read_text(encoding="utf-8")
+    (paragraph,) = re.findall(r"<p><em>One.*?</p>", html, re.DOTALL)
+    assert re.sub(r"<[^>]*>|\s", "", paragraph) == "One(arow)two(x),three(y)."
+
+
 def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
     """The first use in prose alone; the list of statements knows where each is stated and checked. A change of the glossary reaches the chapters."""
     folder = small_book.folder / "book"

@@ -41,14 +41,20 @@ def test_the_package_replaces_nothing_that_colab_has():
 
 def needed(requirements):
     """Names of the packages that these requirements ask for, directly or not, with those for the chapters (the extra "book")."""
-    names, waiting = set(), list(requirements)
-    while waiting:
-        wanted = Requirement(waiting.pop())
-        name = canonicalize_name(wanted.name)
-        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": "book"})):
-            names.add(name)
-            waiting += distribution(name).requires or []
-    return names
+    waiting = [(Requirement(line), frozenset({"book"})) for line in requirements]
+    seen = set()
+    for wanted, extras in waiting:  # the list grows while it is read
+        node = canonicalize_name(wanted.name), frozenset(wanted.extras)
+        if node not in seen and (wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras or {""})):
+            seen.add(node)
+            waiting += [(Requirement(line), node[1]) for line in distribution(wanted.name).requires or []]
+    return {name for name, _ in seen} - {"tlm-book"}  # whose extras ask for one another
+
+
+def test_extras_of_extras_are_followed():
+    own = distribution("tlm_book").requires or []
+    assert {"matplotlib", "anywidget", "tokenizers", "sentencepiece", "sympy", "torch"} <= needed(own)
+    assert not {"tlm-book", "pytest"} & needed(own)
 
 
 def link(package, folder):
