@@ -20,7 +20,7 @@ from tlm_book.tokenization import Tokenizer
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import choose_device
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import finite, meta_model, write_tensors
+from tlm_book.weights import finite, meta_model, tie, write_tensors
 
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
@@ -140,6 +140,5 @@ def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.P
     tied = {"unembedding.weight": table} if config.tied else {}
     model.load_state_dict({**weights, **tied}, assign=True)
     model.to(table)  # what is computed takes their type and device
-    if tied:  # one parameter again, not two of the same numbers
-        model.unembedding.weight = model.embedding.table.weight
+    tie(model)
     return model.eval()
