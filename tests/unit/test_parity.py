@@ -81,7 +81,7 @@ def by_torch(model: TransformerLM, tokens: torch.Tensor) -> np.ndarray:
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """Any small model that the settings allow."""
-    n_heads, norm, pe = draw(st.integers(1, 4)), draw(st.sampled_from(NORMS)), draw(st.sampled_from(KINDS))
+    n_heads, norm, pe = draw(st.integers(1, 4)), draw(st.sampled_from(NORMS)), draw(st.sampled_from(KINDS[:4]))
     d_head, width = draw(st.none() | st.integers(1, 5)), draw(st.integers(1, 4))
     d_model = width * n_heads if d_head is None else width + 1
     if d_model == 1 or (d_model % 2 and pe in ("sinusoidal", "learned_from_sinusoid")):
