@@ -138,7 +138,7 @@ class Cache:
         self, config: Config, batch: int, like: Float[Tensor, "..."]
     ) -> None:
         h, M = config.n_heads, config.max_len
-        k = config.d_head or config.d_model // h
+        k = config.head_width
         self.shape = batch, h, k
         self.K = like.new_zeros(batch * h, k, M)
         self.V = like.new_zeros(batch * h, M, k)
@@ -310,6 +310,6 @@ def step_flops(config: Config, n: int) -> int:
     """
     expects_positive(n=n)
     c = config
-    w = c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    w = c.n_heads * c.head_width
     block = 8 * c.d_model * w + 4 * c.d_model * c.d_ff + 4 * n * w
     return c.n_layers * block + 2 * c.d_model * c.vocab_size
