@@ -26,8 +26,11 @@ def finite(w: Float[Tensor, "*shape"]) -> bool:
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """A safetensors file; OSError when it cannot be written, for instance on a full disk."""
+    file.touch()
+    mode = file.stat().st_mode  # what the umask grants: safetensors makes files that nobody else may read
     try:
         save_file(dict(tensors), file, metadata)
+        file.chmod(mode)
     except SafetensorError as error:
         raise OSError(f"{file}: {error}") from error
 

@@ -40,7 +40,7 @@ def mute() -> set[str]:
     attention = lambda: {"W_Q": draw(2, 6, 3), "W_K": draw(2, 6, 3), "W_V": draw(2, 6, 3), "W_O": draw(6, 6)}
     norm = lambda: {"a": 1 + draw(6), "b": draw(6)}
     blocks = [{"SA": attention(), "CA": attention(), "N_sa": norm(), "N_ca": norm(), "N_ff": norm(),
-               "FF": {"A": draw(6, 7), "k": draw(7), "B": draw(7, 6), "l": draw(6)}} for _ in range(2)]
+               "FF": {"W_1": draw(6, 7), "b_1": draw(7), "W_2": draw(7, 6), "b_2": draw(6)}} for _ in range(2)]
     Y, A, B = draw(4, 6), draw(3, 6), draw(5, 6)
     for name in ("W_Q", "W_K", "W_V", "W_O"):
         silent = [w | {"CA": w["CA"] | {name: 0 * w["CA"][name]}} for w in blocks]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -50,7 +49,6 @@ def save(
     with new_folder(path) as part:
         (part / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         write_tensors(part / WEIGHTS, weights)
-        shutil.copymode(part / CONFIG, part / WEIGHTS)  # safetensors makes files that nobody else may read
         tokenizer.save(part / TOKENIZER)
         if log:
             (part / LOG).write_text("".join(json.dumps(dict(entry)) + "\n" for entry in log), encoding="utf-8")
