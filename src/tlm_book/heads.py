@@ -323,7 +323,7 @@ def _expects_heads(
     c: Config, heads: tuple[tuple[int, int], ...], rows: Tensor | None
 ) -> None:
     if rows is not None:
-        shape = (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
+        shape = (c.n_layers, c.n_heads, c.head_width)
         got = f"shape {tuple(rows.shape)}"
         expects(tuple(rows.shape) == shape, "rows", got, f"{shape}")
         expects(c.out_bias, "rows", "rows", "None: this model has no output bias")

@@ -70,7 +70,7 @@ def smooth() -> set[str]:
 def some_block(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
     draw = lambda *shape: rng.normal(size=shape) / np.sqrt(shape[-1])
     norm = lambda: {"a": 1 + draw(4), "b": draw(4)}
-    w = {"N_ca": norm(), "N_ff": norm(), "FF": {"A": draw(4, 5), "k": draw(5), "B": draw(5, 4), "l": draw(4)},
+    w = {"N_ca": norm(), "N_ff": norm(), "FF": {"W_1": draw(4, 5), "b_1": draw(5), "W_2": draw(5, 4), "b_2": draw(4)},
          "CA": {"W_Q": draw(2, 4, 3), "W_K": draw(2, 4, 3), "W_V": draw(2, 4, 3), "W_O": draw(6, 4), "b_O": draw(4)}}
     return rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), w
 
