@@ -370,7 +370,7 @@ def mean_rows(
 def head_matrices(
     model: TransformerLM, layer: int, head: int
 ) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
-    """(M, N) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
+    """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
     are left out. (T-qk-ov, T-token-tables)
 
     IndexError for a head that is not there.
