@@ -1,8 +1,14 @@
 """Where a token stands: positional encoding. Generated from book/positional_encoding.ipynb: edit the notebook, then `make export`."""
 
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tlm_book.checks import (
@@ -14,15 +20,19 @@ from tlm_book.checks import (
 )
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
-KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none")
+KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none", "rotary")
 FORMS = ("joint", "sum")
+LAYOUTS = ("halves", "interleaved")
 
 __all__ = [
     "KINDS",
     "FORMS",
+    "LAYOUTS",
     "PositionalEncoding",
     "PositionalNetwork",
     "sinusoidal_table",
+    "Rotary",
+    "RopeScaling",
 ]
 
 
@@ -34,7 +44,8 @@ class PositionalEncoding(nn.Module):
 
     `kind`: "learned_from_sinusoid" (trainable, starts as the sinusoid: the article),
     "sinusoidal" (fixed), "learned" (trainable, starts as normal random numbers of
-    standard deviation 0.02), "none" (X unchanged). The row `table[p]` belongs to row
+    standard deviation 0.02), "none" and "rotary" (X unchanged; with "rotary" the heads
+    turn their queries and keys, see `Rotary`). The row `table[p]` belongs to row
     p of the input; for the sinusoid it holds position `start` + p. The table is made
     in torch's default dtype.
 
@@ -57,7 +68,7 @@ class PositionalEncoding(nn.Module):
         expects_positive(max_len=max_len, d_model=d_model)
         expects_one_of("kind", kind, KINDS)
         self.max_len, self.d_model, self.kind = max_len, d_model, kind
-        if kind == "none":
+        if kind in ("none", "rotary"):
             table = torch.zeros(max_len, 0)
         elif kind == "learned":
             table = 0.02 * torch.randn(max_len, d_model)
@@ -71,11 +82,11 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         n = _checked_rows(x, self.max_len, self.d_model)
-        return x if self.kind == "none" else x + self.table[:n]
+        return x if self.table.shape[1] == 0 else x + self.table[:n]
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"P": table} as float64, for `spec.positional_encoding.add_positions`; of
-        width 0 for the kind "none"."""
+        width 0 for the kinds "none" and "rotary"."""
         return {"P": self.table.detach().double().cpu().numpy()}
 
 
@@ -153,6 +164,165 @@ def sinusoidal_table(
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
 
 
+# --- Turn instead of add
+
+
+class Rotary(nn.Module):
+    """Row p of x with each pair of columns turned by ω_i p. (T-rotary-def)
+
+    One serves all heads and blocks: it has no weights. `layout`: "halves" pairs column
+    i with i + d_head/2, "interleaved" column 2i with 2i + 1. `scaling` slows the
+    turning down for long texts. The cosines and sines of the positions 0, …,
+    max_len − 1 are computed in float64 and kept in float32 (in float64 after
+    `double()`), whatever the model is rounded to.
+
+    x: (…, n, d_head) → the same shape and dtype. `at`: the position of the first row,
+    or a slice of n positions, or a tensor of positions, of shape (n,) or any that is
+    broadcast to (…, n). ValueError for an odd d_head, an unknown layout, another width
+    and positions outside 0, …, max_len − 1 (for tensors this is asked on the CPU);
+    TypeError when x holds no floating point numbers.
+
+    >>> Rotary(d_head=4, max_len=10)(torch.ones(2, 3, 4), at=7).shape
+    torch.Size([2, 3, 4])
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(
+        self,
+        d_head: int,
+        max_len: int,
+        base: float = 10000.0,
+        layout: str = "halves",
+        scaling: "RopeScaling | None" = None,
+    ) -> None:
+        super().__init__()
+        expects_positive(d_head=d_head, max_len=max_len)
+        wants = "an even width: columns are turned in pairs"
+        expects(d_head % 2 == 0, "d_head", d_head, wants)
+        expects(base > 0, "base", base, "a number > 0")
+        expects_one_of("layout", layout, LAYOUTS)
+        self.d_head, self.max_len = d_head, max_len
+        self.base, self.layout, self.scaling = base, layout, scaling
+        self._fill(torch.empty(0))
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch n k"],
+        at: int | slice | Int[Tensor, "..."] = 0,
+    ) -> Float[Tensor, "*batch n k"]:
+        wants = "floating point rows, not tokens"
+        expects(x.is_floating_point(), "x", f"dtype {x.dtype}", wants, TypeError)
+        expects_shape("x", x, ("n", self.d_head))
+        if self.cos.is_meta and not x.is_meta:
+            self._fill(x)
+        cos, sin = self._angles(x.shape[-2], at)
+        if self.layout == "halves":
+            a, b = x.chunk(2, -1)
+            first = torch.addcmul(a * cos, b, sin, value=-1)
+            return torch.cat((first, torch.addcmul(b * cos, a, sin)), -1).to(x.dtype)
+        if torch.compiler.is_compiling():  # which knows no complex numbers
+            a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+            turned = torch.stack((a * cos - b * sin, a * sin + b * cos), -1)
+        else:
+            pairs = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
+            z = torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
+            turned = torch.view_as_real(z * torch.complex(cos, sin))
+        return turned.flatten(-2).to(x.dtype)
+
+    def _angles(
+        self, n: int, at: int | slice | Int[Tensor, "..."]
+    ) -> tuple[Float[Tensor, "*rows half"], Float[Tensor, "*rows half"]]:
+        """The cosines and sines of n positions."""
+        if isinstance(at, Tensor):
+            if at.device.type == "cpu" and not torch.compiler.is_compiling():
+                low, high = (int(p) for p in at.aminmax())
+                got = low if low < 0 else high
+                wants = f"from 0 to {self.max_len - 1} (max_len = {self.max_len})"
+                expects(0 <= got < self.max_len, "at", f"position {got}", wants)
+            return self.cos[at], self.sin[at]
+        rows = at if isinstance(at, slice) else slice(at, at + n)
+        cos, sin = self.cos[rows], self.sin[rows]
+        fits = len(cos) == n and (isinstance(at, slice) or at >= 0)
+        if not fits:  # the message is built only when it is needed
+            wants = f"{n} positions from 0 to {self.max_len - 1}"
+            expects(False, "at", at, wants)
+        return cos, sin
+
+    def spec_settings(self) -> dict[str, Any]:
+        """{"base", "layout", "scaling"} for `spec.positional_encoding.rotary`."""
+        scaling = None if self.scaling is None else asdict(self.scaling)
+        return {"base": self.base, "layout": self.layout, "scaling": scaling}
+
+    def _fill(self, like: Float[Tensor, "..."]) -> None:
+        """Make the tables where `like` is, in float64 if it is, else in float32."""
+        place = "meta" if like.is_meta else "cpu"
+        range_ = partial(torch.arange, dtype=torch.float64, device=place)
+        with torch.inference_mode(False):
+            omega = self.base ** (-range_(0, self.d_head, 2) / self.d_head)
+            if self.scaling is not None:
+                omega = self.scaling.scaled(omega)
+            angle = range_(self.max_len)[:, None] * omega  # (max_len, k/2)
+            kept = torch.promote_types(like.dtype, torch.float32)
+            for name, table in (("cos", angle.cos()), ("sin", angle.sin())):
+                self.register_buffer(name, table.to(like.device, kept), False)
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> "Rotary":
+        """`to`, `double`, `half`, …: the tables move and are not rounded."""
+        meta = self.cos.is_meta
+        like = fn(self.cos.new_empty(0, device="cpu") if meta else self.cos[:0])
+        if meta or torch.promote_types(like.dtype, torch.float32) != self.cos.dtype:
+            self._fill(like)
+        self.cos, self.sin = self.cos.to(like.device), self.sin.to(like.device)
+        return self
+
+
+# --- Longer texts than those of the training
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How `Rotary` turns more slowly, for texts longer than those of the training.
+    (T-rope-scaling)
+
+    `kind`: "linear" (all frequencies divided by `factor`) or "llama3" (only those that
+    turn fewer than `low_freq_factor` times within `original_max_len` positions; those
+    that turn more than `high_freq_factor` times stay; smoothly in between). ValueError
+    for another kind, a factor below 1, bounds that are not 0 < low < high; TypeError for
+    a "llama3" without `original_max_len`.
+
+    >>> RopeScaling("llama3", 8.0, original_max_len=8192).high_freq_factor
+    4.0
+    """
+
+    kind: str
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_len: int | None = None
+
+    def __post_init__(self) -> None:
+        expects_one_of("kind", self.kind, ("linear", "llama3"))
+        expects(self.factor >= 1, "factor", self.factor, "a number ≥ 1")
+        if self.kind == "llama3":
+            low, high = self.low_freq_factor, self.high_freq_factor
+            got, wants = f"{low} (high_freq_factor {high})", "0 < low < high"
+            expects(0 < low < high, "low_freq_factor", got, wants)
+            expects_positive(original_max_len=self.original_max_len)
+
+    def scaled(self, omega: Float[Tensor, "half"]) -> Float[Tensor, "half"]:
+        """The frequencies that `Rotary` uses instead of these."""
+        slow = omega / self.factor
+        if self.kind == "linear" or self.original_max_len is None:
+            return slow
+        turns = omega * self.original_max_len / (2 * math.pi)
+        low, high = self.low_freq_factor, self.high_freq_factor
+        return slow.lerp(omega, ((turns - low) / (high - low)).clamp(0, 1))
+
+
 # --- The layer in torch
 
 
@@ -170,7 +340,7 @@ def _checked_rows(x: Float[Tensor, "*batch n d"], max_len: int, d_model: int) ->
 
 @register_rule(PositionalEncoding)
 def _positional_encoding(module: PositionalEncoding) -> Derivation:
-    if module.kind == "none":
+    if module.kind in ("none", "rotary"):
         return primitive("PE", Kind.ROWWISE, "identity")
     return primitive("PE", Kind.INDEXED_ROWWISE, "adds row i of a table to row i")
 
@@ -182,3 +352,8 @@ def _positional_network(module: PositionalNetwork) -> Derivation:
         Kind.INDEXED_ROWWISE,
         "a network on row i and the number i",
     )
+
+
+@register_rule(Rotary)
+def _rotary(module: Rotary) -> Derivation:
+    return primitive("R", Kind.INDEXED_ROWWISE, "turns row i by angles that i fixes")

@@ -1,9 +1,17 @@
 """Where a token stands: positional encoding. Generated from book/positional_encoding.ipynb: edit the notebook, then `make export`."""
 
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Mapping
 
-from tlm_book.checks import expects, expects_length, expects_positive, shaped
+import numpy as np
+from jaxtyping import Float, Real
+
+from tlm_book.checks import (
+    expects,
+    expects_length,
+    expects_one_of,
+    expects_positive,
+    shaped,
+)
 
 __all__ = [
     "add_positions",
@@ -12,6 +20,10 @@ __all__ = [
     "summed_positions",
     "sinusoid",
     "offset_map",
+    "rope_frequencies",
+    "rotary",
+    "scaled_frequencies",
+    "alibi_bias",
 ]
 
 
@@ -139,3 +151,99 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
         c, s = np.cos(angle), np.sin(angle)
         T[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[c, s], [-s, c]]
     return T
+
+
+# --- Turn instead of add
+
+
+def rope_frequencies(
+    k: int, base: float = 10000.0, scaling: Mapping[str, float | str] | None = None
+) -> Float[np.ndarray, "half"]:
+    """ω_i = base^{−2i/k} for i = 0, …, k/2 − 1. (T-rotary-def)
+
+    With `scaling`, what `scaled_frequencies` makes of them. ValueError for an odd k.
+
+    >>> rope_frequencies(4)
+    array([1.  , 0.01])
+    """
+    expects_positive(k=k)
+    expects(k % 2 == 0, "k", k, "an even width: columns are turned in pairs")
+    omega = base ** (-np.arange(0, k, 2) / k)
+    return omega if scaling is None else scaled_frequencies(omega, scaling)
+
+
+@shaped
+def rotary(
+    X: Float[np.ndarray, "n k"],
+    positions: Real[np.ndarray, "n"] | None = None,
+    base: float = 10000.0,
+    layout: str = "halves",
+    scaling: Mapping[str, float | str] | None = None,
+) -> Float[np.ndarray, "n k"]:
+    """Row p of X with each pair of columns turned by ω_i p: (a, b) becomes
+    (a cos ω_i p − b sin ω_i p, a sin ω_i p + b cos ω_i p). (T-rotary-def)
+
+    `layout`: "halves" pairs column i with column i + k/2, "interleaved" column 2i with
+    column 2i + 1. `positions` are 0, …, n − 1 unless others are given; `scaling` as in
+    `scaled_frequencies`. ValueError for an odd k and for an unknown layout.
+
+    >>> rotary(np.array([[1.0, 0.0], [1.0, 0.0]])).round(3)
+    array([[1.   , 0.   ],
+           [0.54 , 0.841]])
+    """
+    expects_one_of("layout", layout, ("halves", "interleaved"))
+    n, k = X.shape
+    p = np.arange(n) if positions is None else positions
+    angle = np.outer(p, rope_frequencies(k, base, scaling))  # (n, k/2)
+    i = np.arange(k // 2)
+    a, b = (i, i + k // 2) if layout == "halves" else (2 * i, 2 * i + 1)
+    Y = np.empty((n, k))
+    Y[:, a] = X[:, a] * np.cos(angle) - X[:, b] * np.sin(angle)
+    Y[:, b] = X[:, a] * np.sin(angle) + X[:, b] * np.cos(angle)
+    return Y
+
+
+# --- Longer texts than those of the training
+
+
+@shaped
+def scaled_frequencies(
+    omega: Float[np.ndarray, "half"], scaling: Mapping[str, float | str]
+) -> Float[np.ndarray, "half"]:
+    """ω/F for "linear"; (s + (1 − s)/F) ω for "llama3", where s goes from 0 to 1 as the
+    turns Mω/2π go from l to u. (T-rope-scaling)
+
+    `scaling` holds "kind" ("linear" or "llama3"), "factor" F and, for "llama3",
+    "low_freq_factor" l, "high_freq_factor" u and "original_max_len" M. ValueError for
+    another kind.
+
+    >>> scaled_frequencies(np.array([1.0, 0.5]), {"kind": "linear", "factor": 2.0})
+    array([0.5 , 0.25])
+    """
+    expects_one_of("scaling", scaling["kind"], ("linear", "llama3"))
+    F = float(scaling["factor"])
+    if scaling["kind"] == "linear":
+        return omega / F
+    names = ("low_freq_factor", "high_freq_factor", "original_max_len")
+    low, high, M = (float(scaling[name]) for name in names)
+    s = np.clip((M * omega / (2 * np.pi) - low) / (high - low), 0, 1)
+    return (s + (1 - s) / F) * omega
+
+
+# --- Weights that fall with the distance: ALiBi
+
+
+def alibi_bias(n: int, h: int) -> Float[np.ndarray, "h n n"]:
+    """m_i (q − p) in row p and column q of head i, with m_i = 2^{−8(i+1)/h}: what ALiBi
+    adds to the scores. (T-alibi)
+
+    ValueError for n or h below 1.
+
+    >>> alibi_bias(3, 8)[0]
+    array([[ 0. ,  0.5,  1. ],
+           [-0.5,  0. ,  0.5],
+           [-1. , -0.5,  0. ]])
+    """
+    expects_positive(n=n, h=h)
+    slopes = 2.0 ** (-8 * np.arange(1, h + 1) / h)
+    return slopes[:, None, None] * (np.arange(n) - np.arange(n)[:, None])
