@@ -1,4 +1,5 @@
-"""How `pytest --nbval book/` compares outputs: equal words, and numbers to the last printed place (_tools/agreement.py)."""
+"""How `pytest --nbval book/` compares outputs: equal words, and numbers to the last printed place (_tools/agreement.py). How it starts kernels: by a fork
+of one process that has imported what chapters import (_tools/forked_kernels.py)."""
 
 import sys
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent / "_tools"))
 
 from agreement import differences
+from forked_kernels import use_forks
 from nbval.plugin import IPyNbCell
 
 
@@ -16,3 +18,4 @@ def compare_outputs(self: IPyNbCell, test: list, ref: list, skip_compare: object
 
 
 IPyNbCell.compare_outputs = compare_outputs
+use_forks()

@@ -13,6 +13,7 @@ import sys
 import nbformat
 from agreement import kept
 from chapters import BOOK, ROOT, install_cell, notebook_path, read, table_of_contents
+from forked_kernels import use_forks
 from nbclient import NotebookClient
 
 KEPT = {"tags", "mystnb"}
@@ -73,6 +74,7 @@ def execute(name: str, fresh: bool = False) -> None:
 
 def main() -> None:
     names = [name for name in sys.argv[1:] if name != "--fresh"]
+    use_forks()
     for name in names or table_of_contents():
         execute(name, fresh="--fresh" in sys.argv[1:])
 

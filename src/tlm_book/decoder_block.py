@@ -15,15 +15,17 @@ from tlm_book.derivation import (
     register_rule,
     residual,
 )
-from tlm_book.feed_forward import FeedForward
+from tlm_book.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from tlm_book.multi_head import MultiHeadAttention
-from tlm_book.normalization import Normalization
+from tlm_book.normalization import Normalization, RMSNorm
 
 NORMS = ("pre", "post", "none")
+NORM_KINDS = ("layer", "rms")
 VARIANTS = ("sequential", "parallel", "simplified")
 
 __all__ = [
     "NORMS",
+    "NORM_KINDS",
     "VARIANTS",
     "DecoderBlock",
 ]
@@ -40,8 +42,15 @@ class DecoderBlock(nn.Module):
     `variant`: "sequential" (Wojcik), "parallel" (both layers read the same
     input) or "simplified" (W-idea-simplified-block); the last two not with norm
     "post". `dropout` acts on what each layer adds to the stream, in training mode
-    only. ValueError for another choice, for sizes that do not fit, and for an input
-    of another width than d_model.
+    only.
+
+    The choices of models since 2020 (T-block-2020): `norm_kind` "rms" takes RMS
+    norm, whose ε stands inside whatever `eps_mode` says; `gated` takes the gated
+    feed-forward layer, and `n_experts` that many of it, of which each row uses
+    `n_experts_used`, without biases; without `ff_bias` the others have none either.
+    `n_kv_heads`, `window`, `qk_norm` (with this `eps`) and `rotary` are passed on
+    to the attention layer. ValueError for another choice, for sizes that do not
+    fit, and for an input of another width than d_model.
     """
 
     def __init__(
@@ -60,28 +69,58 @@ class DecoderBlock(nn.Module):
         out_bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
+        norm_kind: str = "layer",
+        gated: bool = False,
+        ff_bias: bool = True,
+        n_experts: int | None = None,
+        n_experts_used: int = 2,
+        n_kv_heads: int | None = None,
+        window: int | None = None,
+        qk_norm: bool = False,
+        rotary: nn.Module | None = None,
     ) -> None:
         super().__init__()
         expects_one_of("norm", norm, NORMS)
+        expects_one_of("norm_kind", norm_kind, NORM_KINDS)
         expects_one_of(
             "variant", variant, VARIANTS if norm != "post" else ("sequential",)
         )
         expects(0 <= dropout < 1, "dropout", dropout, "a probability in [0, 1)")
         self.d_model, self.norm, self.variant = d_model, norm, variant
-        self.norm_attention = (
-            Normalization(d_model, eps, eps_mode)
-            if norm != "none"
-            else nn.Identity()
-        )
+
+        def normalization() -> nn.Module:
+            if norm == "none":
+                return nn.Identity()
+            if norm_kind == "rms":
+                return RMSNorm(d_model, eps)
+            return Normalization(d_model, eps, eps_mode)
+
+        self.norm_attention = normalization()
+        more: dict[str, Any] = {"n_kv_heads": n_kv_heads, "window": window}
+        more |= {"rotary": rotary}
+        more = {name: value for name, value in more.items() if value is not None}
+        if qk_norm:
+            more |= {"qk_norm": True, "qk_eps": eps}
         self.attention = MultiHeadAttention(
-            d_model, n_heads, d_head, qkv_bias, out_bias, causal=True, scale=scale
+            d_model,
+            n_heads,
+            d_head,
+            qkv_bias,
+            out_bias,
+            causal=True,
+            scale=scale,
+            **more,
         )
-        self.norm_feed_forward = (
-            Normalization(d_model, eps, eps_mode)
-            if norm != "none"
-            else nn.Identity()
-        )
-        self.feed_forward = FeedForward(d_model, d_ff, activation)
+        self.norm_feed_forward = normalization()
+        self.feed_forward: FeedForward | GatedFeedForward | MixtureOfExperts
+        if n_experts is not None:
+            self.feed_forward = MixtureOfExperts(
+                d_model, d_ff, n_experts, n_experts_used, activation
+            )
+        elif gated:
+            self.feed_forward = GatedFeedForward(d_model, d_ff, activation, ff_bias)
+        else:
+            self.feed_forward = FeedForward(d_model, d_ff, activation, ff_bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
@@ -102,7 +141,7 @@ class DecoderBlock(nn.Module):
             x if self.norm == "post" else self.norm_attention(x)
         )
 
-    def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
+    def spec_weights(self) -> dict[str, dict[str, Any]]:
         """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for
         `spec.decoder_block.decoder_block`."""
         layers: dict[str, Any] = {"CA": self.attention, "FF": self.feed_forward}

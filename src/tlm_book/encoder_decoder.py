@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
     expects_length,
@@ -389,16 +390,15 @@ class EncoderDecoder(nn.Module):
 
     def spec_weights(self) -> dict[str, object]:
         """The weights as float64 arrays, for `spec.encoder_decoder.encoder_decoder`."""
-        array = lambda t: t.detach().double().cpu().numpy().copy()
         c, u = self.config, self.unembedding.bias
         found: dict[str, Any] = {
-            "E_s": array(self.source_embedding.table.weight),
-            "E_t": array(self.embedding.table.weight),
+            "E_s": as_float64(self.source_embedding.table.weight),
+            "E_t": as_float64(self.embedding.table.weight),
             "P": None if c.pe == "none" else self.position.spec_weights()["P"],
             "encoder": [block.spec_weights() for block in self.encoder],
             "decoder": [block.spec_weights() for block in self.decoder],
-            "U": array(self.unembedding.weight.T),
-            "u": np.zeros(c.vocab_size) if u is None else array(u),
+            "U": as_float64(self.unembedding.weight.T),
+            "u": np.zeros(c.vocab_size) if u is None else as_float64(u),
         }
         for name in ("encoder", "decoder"):
             last = getattr(self, f"norm_{name}")

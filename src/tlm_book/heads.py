@@ -323,7 +323,7 @@ def _expects_heads(
     c: Config, heads: tuple[tuple[int, int], ...], rows: Tensor | None
 ) -> None:
     if rows is not None:
-        shape = (c.n_layers, c.n_heads, c.d_head or c.d_model // c.n_heads)
+        shape = (c.n_layers, c.n_heads, c.head_width)
         got = f"shape {tuple(rows.shape)}"
         expects(tuple(rows.shape) == shape, "rows", got, f"{shape}")
         expects(c.out_bias, "rows", "rows", "None: this model has no output bias")
@@ -370,7 +370,7 @@ def mean_rows(
 def head_matrices(
     model: TransformerLM, layer: int, head: int
 ) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
-    """(M, N) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
+    """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
     are left out. (T-qk-ov, T-token-tables)
 
     IndexError for a head that is not there.
@@ -380,7 +380,8 @@ def head_matrices(
     wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
     expects(there, "layer, head", (layer, head), wants, IndexError)
     CA = model.blocks[layer].attention
-    W_Q, W_K, W_V = split_heads(CA.qkv.weight.detach(), c.n_heads)[:, head]
+    separate = split_heads(CA.qkv.weight.detach(), c.n_heads)
+    W_Q, W_K, W_V = (W[head] for W in separate)
     W_O = CA.out.weight.detach().T.unflatten(0, (c.n_heads, -1))[head]
     scale = CA.d_head**-0.5 if CA.scale is None else CA.scale
     return scale * W_Q @ W_K.T, W_V @ W_O

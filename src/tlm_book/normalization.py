@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
@@ -14,6 +15,7 @@ EPS_MODES = ("outside", "inside", "none")
 __all__ = [
     "EPS_MODES",
     "Normalization",
+    "RMSNorm",
 ]
 
 
@@ -66,8 +68,7 @@ class Normalization(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""
-        weights = {"a": self.weight, "b": self.bias}
-        return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
+        return {"a": as_float64(self.weight), "b": as_float64(self.bias)}
 
 
 # --- The layer in torch, checked
@@ -75,4 +76,43 @@ class Normalization(nn.Module):
 
 @register_rule(Normalization)
 def _normalization(module: Normalization) -> Derivation:
+    return primitive("N", Kind.ROWWISE, "one map for all rows")
+
+
+# --- RMS norm
+
+
+class RMSNorm(nn.Module):
+    """x ↦ a ⊙ x / √(ε + mean of the squares of x), row by row. (T-rms-norm)
+
+    The parameter `weight` (a) starts as ones; no mean is subtracted and no bias is
+    added. x: (…, d_model) → the same shape and dtype; half precision is computed in
+    float32. A row of zeros stays one, with a finite gradient unless eps = 0.
+    ValueError for another width or a negative eps; TypeError when x holds no
+    floating point numbers.
+
+    >>> RMSNorm(4)(torch.tensor([3.0, 4.0, 0.0, 0.0])).detach()
+    tensor([1.2000, 1.6000, 0.0000, 0.0000])
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        expects_positive(d_model=d_model)
+        expects(eps >= 0, "eps", eps, "a number ≥ 0")
+        self.weight = nn.Parameter(torch.ones(d_model))  # a
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        real = x.is_floating_point()
+        expects(real, "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
+        expects_shape("x", x, tuple(self.weight.shape))
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+    def spec_weights(self) -> dict[str, np.ndarray]:
+        """{"a": gain} as float64, for `spec.normalization.rms_norm`."""
+        return {"a": as_float64(self.weight)}
+
+
+@register_rule(RMSNorm)
+def _rms_norm(module: RMSNorm) -> Derivation:
     return primitive("N", Kind.ROWWISE, "one map for all rows")

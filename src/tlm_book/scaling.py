@@ -64,7 +64,7 @@ def kept_per_token(config: Config, activation_checkpointing: bool = False) -> in
     """Numbers that a step keeps for the backward pass, for each token. (T-training-memory)
     """
     c = config
-    d, e = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    d, e = c.d_model, c.n_heads * c.head_width
     hidden = c.d_ff * (1 if c.activation == "relu" else 2)
     norms = 4 * d if c.norm != "none" else 2 * d
     block = norms + 4 * e + hidden

@@ -170,6 +170,11 @@ class Settings:
         _check_numbers(self)
         _check_choices(self)
 
+    @property
+    def head_width(self) -> int:
+        """The width of the rows of one head: d_head, or d_model / n_heads."""
+        return self.d_head or self.d_model // self.n_heads
+
     def replace(self: _S, **changes: Any) -> _S:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
@@ -415,7 +420,7 @@ def count_parameters(config: Config) -> int:
     """
     c = _expects_config(config)
     V, d, f, L, M = c.vocab_size, c.d_model, c.d_ff, c.n_layers, c.max_len
-    hk = c.n_heads * (c.d_head or d // c.n_heads)
+    hk = c.n_heads * c.head_width
     norm = 2 * d * (c.norm != "none")
     attention = 3 * d * hk + 3 * hk * c.qkv_bias + hk * d + d * c.out_bias
     feed_forward = d * f + f + f * d + d

@@ -87,10 +87,12 @@ class WordList:
         return join_words(found)
 
 
-def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch n"]:
-    """Rows of different lengths as one tensor, filled up with PADDING."""
+def padded(
+    rows: Sequence[Sequence[int]], padding: int = PADDING
+) -> Int[Tensor, "batch n"]:
+    """Rows of different lengths as one tensor, filled up with `padding`."""
     n = max(map(len, rows), default=0)
-    filled = [[*row, *[PADDING] * (n - len(row))] for row in rows]
+    filled = [[*row, *[padding] * (n - len(row))] for row in rows]
     return torch.tensor(filled, dtype=torch.long).view(len(rows), n)
 
 

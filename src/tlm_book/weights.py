@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tlm_book.checks import expects
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["finite", "meta_model", "write_tensors"]
+__all__ = ["finite", "meta_model", "tie", "write_tensors"]
 
 S = TypeVar("S", bound=Settings)
 Model = TypeVar("Model", bound=nn.Module)
@@ -26,10 +26,20 @@ def finite(w: Float[Tensor, "*shape"]) -> bool:
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """A safetensors file; OSError when it cannot be written, for instance on a full disk."""
+    file.touch()
+    mode = file.stat().st_mode  # what the umask grants: safetensors makes files that nobody else may read
     try:
         save_file(dict(tensors), file, metadata)
+        file.chmod(mode)
     except SafetensorError as error:
         raise OSError(f"{file}: {error}") from error
+
+
+def tie(model: nn.Module) -> None:
+    """After loading, the unembedding of a tied model is the table of its embedding again: one parameter, not two of the same numbers."""
+    parts: Any = model
+    if parts.config.tied:
+        parts.unembedding.weight = parts.embedding.table.weight
 
 
 def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor], file: str = "config.json") -> Model:

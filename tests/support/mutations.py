@@ -4,6 +4,8 @@ One run of a chapter serves all its mutations: at the cell to be changed the pro
 on to the check cells of the named statement; the parent goes on with the cell as it stands.
 """
 
+import ast
+import importlib
 import json
 import linecache
 import os
@@ -35,6 +37,21 @@ def run_cell(number: int, source: str, names: dict[str, object]) -> None:
     exec(compile(source, file, "exec"), names)
 
 
+def publish(source: str, names: dict[str, object]) -> None:
+    """What a changed cell exports stands in its module, too, for a later cell may import it from the package."""
+    room = book.directives(source).get("export")
+    if room is None:
+        return
+    home = importlib.import_module(f"tlm_book.{room}")
+    packages = [importlib.import_module(home.__name__.rsplit(".", k)[0]) for k in range(1, room.count(".") + 1)]
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and hasattr(home, node.name):
+            whole = getattr(home, node.name)
+            for module in (home, *packages):
+                if getattr(module, node.name, None) is whole:
+                    setattr(module, node.name, names[node.name])
+
+
 def is_caught(cells: list[str], start: int, mutation: Mutation, names: dict[str, object]) -> str:
     """What becomes of one mutation: "caught" when a check cell of its statement fails.
 
@@ -53,6 +70,9 @@ def is_caught(cells: list[str], start: int, mutation: Mutation, names: dict[str,
             if number == start:
                 return f"the changed cell does not run: {error!r}"
             counts = AssertionError
+        else:
+            if number == start:
+                publish(source, names)
     return "not noticed"
 
 

@@ -77,7 +77,7 @@ def test_generate_writes_while_it_thinks():
 
 
 def test_generate_refuses_wrong_choices():
-    for option, value, word in (("--top-p", "1.5", "top_p"), ("--tokens", "500", "max_len")):
+    for option, value, word in (("--top-p", "1.5", "--top-p"), ("--tokens", "500", "max_len")):
         run = command("generate", "--prompt", "a", option, value, *["--on-overflow", "error"] * (word == "max_len"))
         assert refused(run, word, value) and run.stdout == ""
 
@@ -140,13 +140,13 @@ def test_unusual_texts(content, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--heads", "3"], ["n_heads", "3"]),
-        (["--vocab-size", "100"], ["vocab_size", "257"]),
-        (["--steps", "0"], ["steps", "0"]),
-        (["--lr", "-1"], ["lr", "-1"]),
+        (["--heads", "3"], ["--heads", "3", "--d-model"]),
+        (["--vocab-size", "100"], ["--vocab-size", "257"]),
+        (["--steps", "0"], ["--steps", "0"]),
+        (["--lr", "-1"], ["--lr", "-1"]),
         (["--lr", "1e30"], ["loss", "smaller lr"]),
         (["--context", "100000"], ["tokens", "100000"]),
-        (["--device", "toaster"], ["device", "toaster"]),
+        (["--device", "toaster"], ["--device", "toaster"]),
     ],
 )
 def test_wrong_choices(options, words, text, tmp_path):
@@ -166,8 +166,8 @@ def test_broken_model(trained, tmp_path):
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "model.safetensors")
     (broken / "tokenizer.json").write_text("{}")
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "tokenizer.json")
-    assert refused(command("generate", "--model", folder, "--temperature", "-1"), "temperature", "-1")
-    assert refused(command("generate", "--model", folder, "--tokens", "-1"), "n_new", "-1")
+    assert refused(command("generate", "--model", folder, "--temperature", "-1"), "--temperature", "-1")
+    assert refused(command("generate", "--model", folder, "--tokens", "-1"), "--tokens", "-1")
 
 
 @pytest.fixture(scope="module")
@@ -201,14 +201,14 @@ def test_audit_says_whether_there_is_a_leak(models):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["mine"], ["factory", "package.module:factory"]),
-        ([".mine:honest"], ["factory: got '.mine'", "package.module:factory"]),
-        (["none.such:factory"], ["factory", "none", "imported"]),
+        (["mine"], ["MODULE:FACTORY", "package.module:factory"]),
+        ([".mine:honest"], ["MODULE:FACTORY: got '.mine:honest'", "package.module:factory"]),
+        (["none.such:factory"], ["MODULE:FACTORY", "none", "imported"]),
         (["mine:lost"], ["mine:lost", "function"]),
         (["mine:nothing"], ["NoneType", "(model, inputs)"]),
         (["mine:wide"], ["inputs", "cannot be multiplied"]),
-        (["mine:honest", "--length", "9"], ["lengths", "9"]),
-        (["mine:honest", "--back-end", "magic"], ["back_ends", "magic"]),
+        (["mine:honest", "--length", "9"], ["--length", "9"]),
+        (["mine:honest", "--back-end", "magic"], ["--back-end", "magic"]),
     ],
 )
 def test_audit_refuses(models, arguments, words):
@@ -219,3 +219,51 @@ def test_help_names_the_commands():
     run = fresh("--help")
     assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "audit"))
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book
+
+
+EARLY = {
+    "--data: got nothing at 'none.txt', want a text file": ["train", "--data", "none.txt", "--out", "new"],
+    "--out: got 'here', which exists": ["train", "--book", "--out", "here"],
+    "--heads: got 3, want a divisor of --d-model = 8": ["train", "--book", "--out", "new", "--heads", "3", "--d-model", "8"],
+    "--out: got an interrupted run": ["train", "--book", "--out", "begun"],
+    "--tokenizer: got 'here', which is another thing": ["train", "--book", "--out", "new", "--tokenizer", "here"],
+    "--model: got nothing at 'none'": ["generate", "--model", "none"],
+    "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
+    "--preset: got 'gpt9', want one of": ["prove", "--preset", "gpt9"],
+    "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],
+}
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory):
+    """What each command of EARLY says, and whether torch had been loaded by then: from one new interpreter."""
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "here").mkdir()
+    (folder / "begun.run").mkdir()
+    code = (
+        "import contextlib, io, json, sys\nfrom tlm_book.__main__ import main\nsaid = []\n"
+        "for argv in json.load(sys.stdin):\n    err = io.StringIO()\n    with contextlib.redirect_stderr(err):\n"
+        "        try: status = main(argv)\n        except SystemExit as stop: status = stop.code\n"
+        "    said.append([status, err.getvalue(), 'torch' in sys.modules])\nprint(json.dumps(said))"
+    )
+    asked = json.dumps(list(EARLY.values()))
+    run = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, encoding="utf-8", env=environment(), cwd=folder, check=True)
+    return dict(zip(EARLY, json.loads(run.stdout)))
+
+
+@pytest.mark.parametrize("message", EARLY)
+def test_refused_before_torch_is_loaded(message, early):
+    status, said, torch_loaded = early[message]
+    assert status == 2 and said.startswith(f"tlm_book: error: {message}") and said.count("\n") == 1 and not torch_loaded
+
+
+def test_the_presets_are_those_of_the_settings():
+    from tlm_book.__main__ import presets
+    from tlm_book.arguments import PRESETS
+
+    assert set(PRESETS) == set(presets())
+
+
+def test_the_weights_may_be_read_by_whom_the_umask_allows(trained):
+    modes = {path.stat().st_mode for path in trained[0].iterdir()}
+    assert len(modes) == 1

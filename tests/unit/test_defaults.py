@@ -74,8 +74,13 @@ def norm_rows(row, X, w):
 
 
 def relu_layer(X, w):
-    H = X @ w["A"] + w["k"]
-    return np.where(H > 0, H, 0) @ w["B"] + w["l"]
+    H = X @ w["W_1"] + w["b_1"]
+    return np.where(H > 0, H, 0) @ w["W_2"] + w["b_2"]
+
+
+def silu_gated(X, w):
+    G = X @ w["W_G"]
+    return (G / (1 + np.exp(-G)) * (X @ w["W_1"])) @ w["W_2"]
 
 
 def heads_of(X, Z, w, causal):
@@ -89,7 +94,7 @@ BLOCK = {
     "N_ca": {"a": weight(d), "b": weight(d)},
     "CA": HEADS | {"b_O": weight(d)},
     "N_ff": {"a": weight(d), "b": weight(d)},
-    "FF": {"A": weight(d, f), "k": weight(f), "B": weight(f, d), "l": weight(d)},
+    "FF": {"W_1": weight(d, f), "b_1": weight(f), "W_2": weight(f, d), "b_2": weight(d)},
 }
 NORM = {"a": weight(d), "b": weight(d)}
 PAIR = {"SA": HEADS, "CA": {name: weight(*w.shape) for name, w in HEADS.items()}, "FF": BLOCK["FF"]}
@@ -139,6 +144,7 @@ def of_normalization():
     yield "normalize", s_normalization.normalize(x, a, b), a * wojcik_row(x) + b
     yield "layer_norm", s_normalization.layer_norm(X, a, b), norm_rows(wojcik_row, X, NORM)
     yield "standardize_over", s_normalization.standardize_over(X, (0,)), np.array([wojcik_row(column) for column in X.T]).T
+    yield "rms_norm", s_normalization.rms_norm(X, a), np.array([a * x / math.sqrt(sum(x**2) / len(x) + 0.000001) for x in X])
     box = weight(2, 3, 4)
     gamma, beta = weight(3), weight(3)
     alone = [[gamma[c] * wojcik_row(box[b, c]) + beta[c] for c in range(3)] for b in range(2)]
@@ -147,6 +153,14 @@ def of_normalization():
 
 def of_feed_forward():
     yield "feed_forward", s_feed_forward.feed_forward(X, **BLOCK["FF"]), relu_layer(X, BLOCK["FF"])
+    gated = [{"W_G": weight(d, f), "W_1": weight(d, f), "W_2": weight(f, d)} for _ in range(3)]
+    yield "gated_feed_forward", s_feed_forward.gated_feed_forward(X, **gated[0]), silu_gated(X, gated[0])
+    R = X @ (W_R := weight(d, 3))
+    one = [silu_gated(x[None], gated[r.argmax()])[0] for x, r in zip(X, R)]
+    yield "mixture_of_experts", s_feed_forward.mixture_of_experts(X, W_R, gated, 1), np.array(one)
+    f_e = np.bincount(R.argmax(axis=1), minlength=3) / n
+    P_e = (np.exp(R) / np.exp(R).sum(axis=1, keepdims=True)).mean(axis=0)
+    yield "load_balancing_loss", np.array(s_feed_forward.load_balancing_loss(R)), np.array(3 * f_e @ P_e)
 
 
 def of_decoder_block():
@@ -262,7 +276,7 @@ def of_named_tensors():
         return s_named_tensors.named(array, *axes)
 
     T = named(X, "seq", "chans")
-    W_1, b_1, W_2, b_2 = (named(BLOCK["FF"][name], *axes) for name, axes in zip("AkBl", (("chans", "hidden"), ("hidden",), ("hidden", "chans"), ("chans",))))
+    W_1, b_1, W_2, b_2 = (named(BLOCK["FF"][name], *axes) for name, axes in zip(("W_1", "b_1", "W_2", "b_2"), (("chans", "hidden"), ("hidden",), ("hidden", "chans"), ("chans",))))
     yield "ffn", s_named_tensors.to_array(s_named_tensors.ffn(T, W_1, b_1, W_2, b_2), "seq", "chans"), relu_layer(X, BLOCK["FF"])
     by_rows = s_named_tensors.to_array(s_named_tensors.standardize(T, "chans"), "seq", "chans")
     yield "standardize", by_rows, np.array([torch_row(x) for x in X])

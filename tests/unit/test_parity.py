@@ -140,7 +140,7 @@ def read_anew(model: TransformerLM) -> dict[str, object]:
         if c.qkv_bias:
             CA["b_Q"], CA["b_K"], CA["b_V"] = state[qkv + ".bias"].reshape(3, h, -1)
         up, down = (f"{name}.feed_forward.{layer}" for layer in ("up", "down"))
-        FF = {"A": state[up + ".weight"].T, "k": state[up + ".bias"], "B": state[down + ".weight"].T, "l": state[down + ".bias"]}
+        FF = {"W_1": state[up + ".weight"].T, "b_1": state[up + ".bias"], "W_2": state[down + ".weight"].T, "b_2": state[down + ".bias"]}
         norms = {} if c.norm == "none" else {"N_ca": norm(f"{name}.norm_attention"), "N_ff": norm(f"{name}.norm_feed_forward")}
         return {"CA": CA, "FF": FF} | norms
 

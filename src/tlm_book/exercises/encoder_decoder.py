@@ -1,5 +1,6 @@
 """Graders for the exercises of the chapter encoder_decoder."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -39,7 +40,7 @@ def mute() -> set[str]:
     attention = lambda: {"W_Q": draw(2, 6, 3), "W_K": draw(2, 6, 3), "W_V": draw(2, 6, 3), "W_O": draw(6, 6)}
     norm = lambda: {"a": 1 + draw(6), "b": draw(6)}
     blocks = [{"SA": attention(), "CA": attention(), "N_sa": norm(), "N_ca": norm(), "N_ff": norm(),
-               "FF": {"A": draw(6, 7), "k": draw(7), "B": draw(7, 6), "l": draw(6)}} for _ in range(2)]
+               "FF": {"W_1": draw(6, 7), "b_1": draw(7), "W_2": draw(7, 6), "b_2": draw(6)}} for _ in range(2)]
     Y, A, B = draw(4, 6), draw(3, 6), draw(5, 6)
     for name in ("W_Q", "W_K", "W_V", "W_O"):
         silent = [w | {"CA": w["CA"] | {name: 0 * w["CA"][name]}} for w in blocks]
@@ -74,6 +75,37 @@ def same_to_it(s: Sequence[int], t: Sequence[int]) -> bool:
         model = EncoderDecoder(EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=2, max_len=9, pe="none")).double().eval()
     one, two = (model(torch.tensor([source]), torch.tensor([[4, 5, 6]])) for source in (s, t))
     return torch.allclose(one, two, rtol=0, atol=1e-9)
+
+
+@functools.cache
+def one_block() -> EncoderDecoder:
+    """A decoder of one block without positions, whose self-attention asks for nothing: W_Q = 0."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=1, max_len=9, pe="none")
+        model = EncoderDecoder(config).double().eval()
+    torch.nn.init.zeros_(model.decoder[0].self_attention.query.weight)
+    return model
+
+
+def same_last_row(s: Sequence[int], t: Sequence[int]) -> bool:
+    one, two = (one_block()(torch.tensor([[7, 8]]), torch.tensor([target]))[0, -1] for target in (s, t))
+    return torch.allclose(one, two, rtol=0, atol=1e-9)
+
+
+def counted() -> int:
+    config = EncoderDecoderConfig(10, d_model=4, n_heads=2, d_head=2, d_value=3, d_ff=8, n_layers=1)
+    return sum(w.numel() for w in EncoderDecoder(config).parameters())
+
+
+def heard() -> np.ndarray:
+    scores = np.array([[0, np.log(3), -np.inf], [np.log(2), 0, -np.inf]])
+    A = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    return A[:, :2] @ np.array([[4.0, 0.0], [0.0, 12.0]])
+
+
+def shares(t: Sequence[int]) -> dict[int, float]:
+    return {token: list(t).count(token) / len(t) for token in t}
 
 
 EXERCISES = [
@@ -133,6 +165,37 @@ EXERCISES = [
             "It is not only which tokens there are: a token that stands there twice is heard twice as much.": lambda s, t: set(s) == set(t),
             "The order is lost.": lambda s, t: s == t,
             "Something is left: another token gives other scores.": lambda s, t: True,
+        },
+    ),
+    value(
+        "the number of weights",
+        counted,
+        {
+            "Gain and bias of the five normalizations are missing.": 482,
+            "There are three attentions, one in the encoder and two in the decoder.": 442,
+            "The attentions have no biases.": 576,
+            "The feed-forward layers have two biases each.": 498,
+        },
+    ),
+    value(
+        "a 2 × 2 array, one row for each row of the target",
+        heard,
+        {
+            "The third source row is padding: its weight is 0, and the other weights sum to 1.": np.array([[0.8, 9.6], [2.0, 3.0]]),
+            "Row 0 of the target looks at both rows of the source: there is no mask between the two.": np.array([[4.0, 0.0], [8 / 3, 4.0]]),
+            "The weights are proportional to the exponentials of the scores.": np.array([[0.0, 12.0], [4.0, 0.0]]),
+        },
+    ),
+    function(
+        "a function `same_last_row(s, t) -> bool`: whether the last rows for the targets s and t, two tuples of tokens, are equal",
+        [(s, t) for s, t in [((1, 2, 3), (2, 1, 3)), ((1, 2, 3), (1, 3, 2)), ((1, 2), (1, 2, 1, 2)), ((3,), (3, 3)), ((1, 2, 2), (1, 1, 2)),
+                             ((1, 2, 3), (1, 2, 3)), ((4, 1, 2), (5, 1, 2)), ((1, 1, 2, 2), (2, 1))]],
+        same_last_row,
+        {
+            "The mean forgets the order: earlier tokens may change places.": lambda s, t: s == t,
+            "A mean knows shares and not numbers: let every token stand there twice.": lambda s, t: s[-1] == t[-1] and sorted(s) == sorted(t),
+            "The last token is read by the residual, too: it may not change its place.": lambda s, t: shares(s) == shares(t),
+            "The earlier tokens are heard in the mean.": lambda s, t: s[-1] == t[-1],
         },
     ),
 ]

@@ -15,8 +15,8 @@ ROWS = np.random.default_rng(9).normal(size=(5, 4))
 
 def two_layers(answer: Any) -> Iterator[tuple[str, object]]:
     for words, weights, want in zip(("|x|", "x"), answer, (np.abs(LINE), LINE)):
-        A, k, B, l = (np.asarray(w, dtype=float) for w in weights)
-        got = feed_forward(LINE, A, k, B, l)
+        W_1, b_1, W_2, b_2 = (np.asarray(w, dtype=float) for w in weights)
+        got = feed_forward(LINE, W_1, b_1, W_2, b_2)
         yield f"The layer for {words} is right for x ≥ 0 and not for x < 0.", not agree(got[6:], want[6:]) or agree(got, want)
         yield f"The layer for {words} is right for x ≤ 0 and not for x > 0.", not agree(got[:7], want[:7]) or agree(got, want)
         yield f"The layer for {words} computes something else.", agree(got, want)
@@ -28,19 +28,19 @@ def some_weights(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
 
 
 def permuted(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-    A, k, B, _ = some_weights(rng, n + 1)
-    return rng.permutation(n + 1), A, k, B
+    W_1, b_1, W_2, _ = some_weights(rng, n + 1)
+    return rng.permutation(n + 1), W_1, b_1, W_2
 
 
-def renamed(A: np.ndarray, k: np.ndarray, B: np.ndarray) -> np.ndarray:
+def renamed(W_1: np.ndarray, b_1: np.ndarray, W_2: np.ndarray) -> np.ndarray:
     """A, and beside it what the layer does."""
-    return np.hstack([A, feed_forward(ROWS, A, k, B, np.zeros(4))[:4].T])
+    return np.hstack([W_1, feed_forward(ROWS, W_1, b_1, W_2, np.zeros(4))[:4].T])
 
 
 def scaled_is_same(activation: str, c: float) -> bool:
-    A, k, B, l = some_weights(np.random.default_rng(0), 3)
+    W_1, b_1, W_2, b_2 = some_weights(np.random.default_rng(0), 3)
     scale = np.array([1, c, 1])
-    return agree(feed_forward(ROWS, A * scale, k * scale, B / scale[:, None], l, activation), feed_forward(ROWS, A, k, B, l, activation), 1e-9)
+    return agree(feed_forward(ROWS, W_1 * scale, b_1 * scale, W_2 / scale[:, None], b_2, activation), feed_forward(ROWS, W_1, b_1, W_2, b_2, activation), 1e-9)
 
 
 one, minus = np.array([[1.0, -1.0]]), np.array([[1.0], [-1.0]])
@@ -48,34 +48,34 @@ absolute = (one, np.zeros(2), np.ones((2, 1)), np.zeros(1))
 
 EXERCISES = [
     holds(
-        "a pair: the weights (A, k, B, l) of the layer for |x|, and those of the layer for x, as arrays",
+        "a pair: the weights (W_1, b_1, W_2, b_2) of the layer for |x|, and those of the layer for x, as arrays",
         two_layers,
         [(absolute, (np.ones((1, 1)), np.zeros(1), np.ones((1, 1)), np.zeros(1))), (absolute, absolute),
          ((one, np.zeros(2), minus, np.zeros(1)), absolute), ((-one[:, :1], np.zeros(1), np.ones((1, 1)), np.zeros(1)), absolute)],
     ),
     function(
-        "a function `merged(A, k, B, l)` that returns the pair (W, c)",
+        "a function `merged(W_1, b_1, W_2, b_2)` that returns the pair (W, c)",
         some_weights,
-        lambda A, k, B, l: (ROWS @ A + k) @ B + l,
+        lambda W_1, b_1, W_2, b_2: (ROWS @ W_1 + b_1) @ W_2 + b_2,
         {
-            "The bias k goes through B as well.": lambda A, k, B, l: (A @ B, l),
-            "The bias l is forgotten.": lambda A, k, B, l: (A @ B, k @ B),
-            "l is not multiplied by anything: it comes after B.": lambda A, k, B, l: (A @ B, k @ B + l @ A @ B),
+            "The bias b_1 goes through W_2 as well.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_2),
+            "The bias b_2 is forgotten.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_1 @ W_2),
+            "b_2 is not multiplied by anything: it comes after W_2.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_1 @ W_2 + b_2 @ W_1 @ W_2),
         },
-        through=lambda out, A, k, B, l: ROWS @ out[0] + out[1],
+        through=lambda out, W_1, b_1, W_2, b_2: ROWS @ out[0] + out[1],
     ),
     function(
-        "a function `rename(p, A, k, B)` that returns the new (A, k, B), where the new A is A[:, p]",
+        "a function `rename(p, W_1, b_1, W_2)` that returns the new (W_1, b_1, W_2), where the new W_1 is W_1[:, p]",
         permuted,
-        lambda p, A, k, B: np.hstack([A[:, p], renamed(A, k, B)[:, len(k):]]),
+        lambda p, W_1, b_1, W_2: np.hstack([W_1[:, p], renamed(W_1, b_1, W_2)[:, len(b_1):]]),
         {
-            "The rows of B stay: then other numbers are multiplied.": lambda p, A, k, B: (A[:, p], k[p], B),
-            "The entries of k have to be moved with the columns of A.": lambda p, A, k, B: (A[:, p], k, B[p]),
+            "The rows of W_2 stay: then other numbers are multiplied.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1[p], W_2),
+            "The entries of b_1 have to be moved with the columns of W_1.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1, W_2[p]),
             "B is permuted the other way round: right only where p is its own inverse.":
-                lambda p, A, k, B: (A[:, p], k[p], B[np.argsort(p)]),
-            "A itself is not A[:, p].": lambda p, A, k, B: (A, k, B),
+                lambda p, W_1, b_1, W_2: (W_1[:, p], b_1[p], W_2[np.argsort(p)]),
+            "W_1 itself is not W_1[:, p].": lambda p, W_1, b_1, W_2: (W_1, b_1, W_2),
         },
-        through=lambda out, p, A, k, B: renamed(*out),
+        through=lambda out, p, W_1, b_1, W_2: renamed(*out),
     ),
     function(
         "a function `unchanged(activation, c) -> bool` for the activations \"relu\" and \"gelu\" and any number c other than 0",

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tlm_book.arrays import as_array
+
 __all__ = ["Exercise", "Fault", "Result", "call", "difference", "function", "holds", "value"]
 
 SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n that random inputs are made for, n = 1 among them
@@ -180,17 +182,9 @@ def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]],
     return Exercise(wants, judge, tuple(("", answer) for answer in wrong))
 
 
-def plain(thing: Any) -> Any:
-    """A torch tensor as an array, bfloat16 (which numpy lacks) as float64; everything else as it is."""
-    if not hasattr(thing, "detach"):
-        return thing
-    tensor = thing.detach().cpu().to_dense() if thing.is_sparse else thing.detach().cpu()
-    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
-
-
 def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
     """How `got` differs from `want`, in words that do not tell what is wanted; "" when they agree."""
-    got, want = plain(got), plain(want)
+    got, want = as_array(got), as_array(want)
     if isinstance(want, (bool, np.bool_)):
         if not isinstance(got, (bool, np.bool_)):
             return f"it is {type(got).__name__}, and True or False is wanted"

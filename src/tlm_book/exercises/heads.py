@@ -1,10 +1,16 @@
 """Graders for the exercises of the chapter heads."""
 
+from typing import Any
+
 import numpy as np
 
 from tlm_book.exercises.grading import function, value
 from tlm_book.spec.attention import attention_pattern
-from tlm_book.spec.heads import induction_score
+from tlm_book.spec.heads import (
+    duplicate_token_score,
+    induction_score,
+    previous_token_score,
+)
 
 
 def said(m: int, times: int) -> np.ndarray:
@@ -41,6 +47,42 @@ def copied(m: int, back: int) -> int:
     return int(A.argmax())
 
 
+def a_pattern() -> tuple[float, float, float]:
+    A = np.array([[4, 0, 0, 0], [2, 2, 0, 0], [1, 2, 1, 0], [0, 1, 2, 1]]) / 4
+    t = np.array([0, 1, 0, 1])
+    return previous_token_score(A), duplicate_token_score(A, t), induction_score(A, t)
+
+
+def even() -> tuple[float, float]:
+    t = said(2, 2)
+    A = np.tri(len(t)) / np.arange(1, len(t) + 1)[:, None]
+    return previous_token_score(A), duplicate_token_score(A, t)
+
+
+def sink(m: int) -> tuple[float, float, float]:
+    t, A = said(m, 2), np.zeros((2 * m + 1, 2 * m + 1))
+    A[:, 0] = 1
+    return previous_token_score(A), duplicate_token_score(A, t), induction_score(A, t)
+
+
+def some_rows(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
+    gone = set(rng.permutation(n)[: (n + 1) // 2].tolist())
+    return rng.normal(size=5), rng.normal(size=(n, 3)), rng.normal(size=(n, 3, 5)), gone
+
+
+def new_bias(b: np.ndarray, r: np.ndarray, W_O: np.ndarray, gone: set[int]) -> np.ndarray:
+    return b + sum(r[i] @ W_O[i] for i in gone)
+
+
+def largest(n: int) -> float:
+    """Each row i ≥ 1 gives all its weight to the place that counts most often."""
+    t, best = np.zeros(n, dtype=int), np.zeros((n, n))
+    for i in range(n):
+        counts = [(j < i) + (1 <= j <= i) for j in range(i + 1)]
+        best[i, int(np.argmax(counts))] = 1
+    return duplicate_token_score(best, t) + induction_score(best, t)
+
+
 EXERCISES = [
     value(
         "the set of all m from 1 to 10 for which one of the two heads has an induction score above 0",
@@ -75,6 +117,56 @@ EXERCISES = [
             "It looks at the row whose slot holds its token. Which row has written it there?": lambda m, back: 1,
             "Back is not ahead: row j holds the token of place j − back.": lambda m, back: m + 1 - back,
             "One place too few.": lambda m, back: back,
+        },
+    ),
+    value(
+        "the three numbers (prev, dup, ind)",
+        a_pattern,
+        {
+            "prev is a mean over the rows 1, 2, 3: row 0 has no row before it.": (3 / 8, 1 / 4, 1 / 2),
+            "dup and ind are means over the two rows whose token has come before.": (1 / 2, 1 / 8, 1 / 4),
+            "dup looks at the earlier copy, ind at the place after it.": (1 / 2, 1 / 2, 1 / 4),
+        },
+    ),
+    value(
+        "the two numbers (prev, dup)",
+        even,
+        {
+            "Row i gives 1/(i + 1) to each of its i + 1 places.": (25 / 48, 7 / 24),
+            "prev is a mean over four rows, dup over two.": (77 / 60, 9 / 20),
+            "The rows of the second round are 3 and 4.": (77 / 240, 47 / 120),
+        },
+    ),
+    function(
+        "a function `sink(m)` that returns the three scores (prev, dup, ind) for m ≥ 2",
+        [(2,), (3,), (5,), (12,)],
+        sink,
+        {
+            "For one row, place 0 is the row before.": lambda m: (0.0, 0.0, 0.0),
+            "prev is a mean over 2m rows.": lambda m: (1 / (2 * m + 1), 0.0, 0.0),
+            "The marker stands at no other place: it is no earlier copy of a token.": lambda m: (1 / (2 * m), 1.0, 0.0),
+            "What follows an earlier copy stands at place 2 or later.": lambda m: (1 / (2 * m), 0.0, 1 / m),
+        },
+    ),
+    function(
+        "a function `new_bias(b, r, W_O, gone)` for b of shape (d,), rows r of shape (h, k), W_O of shape (h, k, d) and a set of heads",
+        some_rows,
+        new_bias,
+        {
+            "Only the heads that are gone leave their row behind.": lambda b, r, W_O, gone: b + sum(r[i] @ W_O[i] for i in range(len(r))),
+            "Each head gives its row.": lambda b, r, W_O, gone: b + sum(r[i] @ W_O[i] for i in list(gone)[:1]),
+            "The bias that was there stays.": lambda b, r, W_O, gone: new_bias(0 * b, r, W_O, gone),
+            "The rows are given in the place of H_i: they are added, not taken away.": lambda b, r, W_O, gone: 2 * b - new_bias(b, r, W_O, gone),
+        },
+    ),
+    function(
+        "a function `largest(n)`: the largest dup + ind of a head on n ≥ 2 equal tokens",
+        [(2,), (3,), (4,), (9,)],
+        largest,
+        {
+            "Row 1 has one earlier copy, at place 0, and what followed it is row 1 itself: no place counts twice.": lambda n: 2.0,
+            "Places between the first and the row itself count in both scores.": lambda n: 1.0,
+            "The mean is over the n − 1 rows with an earlier copy.": lambda n: (2 * n - 3) / n,
         },
     ),
 ]

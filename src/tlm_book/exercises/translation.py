@@ -105,6 +105,22 @@ def half_way() -> int:
     return next(i for i in range(1, 99) if growth * i > cost[i - 1] - growth * i)
 
 
+def free(N: int) -> set[int]:
+    """Take the mask from one block after another, and look at the last row."""
+    found = set()
+    for b in range(N):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = EncoderDecoder(EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=N, max_len=9)).double().eval()
+        source, target = torch.tensor([[3, 4]]), torch.tensor([[1, 5, 6, 7]])
+        before, layer = model(source, target)[0, -1], model.decoder[b].self_attention
+        attend: Any = layer.attend
+        layer.attend = lambda x, K, V, key_mask=None, causal=False, attend=attend: attend(x, K, V, key_mask)
+        if torch.allclose(model(source, target)[0, -1], before, rtol=0, atol=1e-9):
+            found.add(b)
+    return found
+
+
 def constant(row: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
     return lambda tokens: np.log(np.maximum(np.tile(row, (len(tokens), 1)), 1e-12))
 
@@ -148,6 +164,37 @@ EXERCISES = [
             "Half of the rest is not the rest.": 22,
             "The growth is that of scores and values together.": 87,
             "The first step has one word already.": 45,
+        },
+    ),
+    value(
+        "two lists of token numbers: what the decoder reads, and what its rows are judged on",
+        lambda: ([1, 5, 4], [5, 4, 2]),
+        {
+            "The first word is predicted from ∅; it has to be judged, too.": ([5, 4], [4, 2]),
+            "The last row is judged on the stop sign.": ([1, 5], [5, 4]),
+            "The stop sign is not read: nothing is asked after it.": ([1, 5, 4, 2], [5, 4, 2]),
+            "A row is judged on the next word, not on the one that it reads.": ([1, 5, 4], [1, 5, 4]),
+        },
+    ),
+    value(
+        "the number α",
+        lambda: float(np.log2(np.log2(3))),
+        {
+            "2^α = log 3 / log 2 is right; solve it for α.": float(np.log2(3)),
+            "This is the ratio of the two sides: |y| counts the stop sign, too.": float(np.log2(np.log2(3)) / np.log2(1.5)),
+            "For α = 1 the longer one has won already.": 1.0,
+        },
+        tol=5e-3,
+    ),
+    function(
+        "a function `free(N)`: the set of those of the blocks 0, …, N − 1 in which the mask may be left out without changing the last row, whatever the"
+        " weights are",
+        [(1,), (2,), (3,)],
+        free,
+        {
+            "In the last block, nothing reads the earlier rows any more.": lambda N: set() if N > 1 else {0},
+            "The first block changes its earlier rows, and the second reads them.": lambda N: {0},
+            "All but the last change rows that the next block reads.": lambda N: set(range(N)),
         },
     ),
 ]

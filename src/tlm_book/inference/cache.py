@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tlm_book.attention import attention
 from tlm_book.checks import expects, expects_length, expects_positive
 from tlm_book.decoder_block import DecoderBlock
-from tlm_book.feed_forward import ACTIVATIONS
+from tlm_book.feed_forward import GATE_ACTIVATIONS, FeedForward, GatedFeedForward
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -75,6 +75,21 @@ def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
     return _product(qkv)
 
 
+def _mlp(layer: nn.Module) -> Rows:
+    """The feed-forward layer, with products that are fast for a single row."""
+    if isinstance(layer, FeedForward | GatedFeedForward):
+        f, up, down = (
+            GATE_ACTIVATIONS[layer.activation],
+            _product(layer.up),
+            _product(layer.down),
+        )
+        if isinstance(layer, FeedForward):
+            return lambda X: down(f(up(X)))
+        gate = _product(layer.gate)
+        return lambda X: down(f(gate(X)) * up(X))
+    return layer.forward
+
+
 class _Block:
     """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the
     heads see.
@@ -86,9 +101,7 @@ class _Block:
         self.norm_feed_forward = _normalizer(block.norm_feed_forward)
         self.qkv = _queries_keys_values(block.attention)
         self.out = _product(block.attention.out)
-        self.up = _product(block.feed_forward.up)
-        self.down = _product(block.feed_forward.down)
-        self.activation = ACTIVATIONS[block.feed_forward.activation]
+        self.mlp = _mlp(block.feed_forward)
 
     def __call__(
         self, x: Float[Tensor, "rows d"], attend: Rows
@@ -103,9 +116,6 @@ class _Block:
         y = x + attended
         mlp_out = self.mlp(self.norm_feed_forward(y))
         return (x if self.variant == "simplified" else y) + mlp_out
-
-    def mlp(self, x: Float[Tensor, "rows d"]) -> Float[Tensor, "rows d"]:
-        return self.down(self.activation(self.up(x)))
 
 
 class CacheSlot(NamedTuple):
@@ -128,7 +138,7 @@ class Cache:
         self, config: Config, batch: int, like: Float[Tensor, "..."]
     ) -> None:
         h, M = config.n_heads, config.max_len
-        k = config.d_head or config.d_model // h
+        k = config.head_width
         self.shape = batch, h, k
         self.K = like.new_zeros(batch * h, k, M)
         self.V = like.new_zeros(batch * h, M, k)
@@ -300,6 +310,6 @@ def step_flops(config: Config, n: int) -> int:
     """
     expects_positive(n=n)
     c = config
-    w = c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    w = c.n_heads * c.head_width
     block = 8 * c.d_model * w + 4 * c.d_model * c.d_ff + 4 * n * w
     return c.n_layers * block + 2 * c.d_model * c.vocab_size

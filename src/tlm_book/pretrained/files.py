@@ -16,7 +16,7 @@ from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.pretrained.names import Pair, to_file, to_model, turned_back
 from tlm_book.transformer_lm import Settings, TransformerLM
-from tlm_book.weights import finite, write_tensors
+from tlm_book.weights import finite, tie, write_tensors
 
 __all__ = [
     "CONFIG",
@@ -134,8 +134,7 @@ def fill(
     for theirs, ours, layout in named:
         expects_tensor(tensors[theirs], tuple(turned_back(empty[ours], layout).shape), dtype, theirs, file)
     model.load_state_dict(to_model(tensors, named), strict=False, assign=True)
-    if model.config.tied:  # one parameter, not two of the same numbers
-        model.unembedding.weight = model.embedding.table.weight
+    tie(model)
     model.to(dtype)  # tables that are computed, too
 
 

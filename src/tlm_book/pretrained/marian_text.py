@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_positive
@@ -15,7 +15,7 @@ from tlm_book.inference.sampling import Sampler
 from tlm_book.inference.search import write
 from tlm_book.libraries import library
 from tlm_book.pretrained.files import CONFIG, read_json
-from tlm_book.translation import TranslationReader
+from tlm_book.translation import TranslationReader, padded
 
 __all__ = ["FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
 
@@ -105,17 +105,6 @@ def load_marian_tokenizer(folder: Path, fields: Mapping[str, Any]) -> MarianToke
 # Translating
 
 
-def padded(
-    rows: Sequence[Sequence[int]], padding: int, device: torch.device
-) -> tuple[Int[Tensor, "batch n"], Bool[Tensor, "batch n"]]:
-    """The rows as one tensor, the short ones filled up; and which places hold a token."""
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    tokens = torch.full((len(rows), int(lengths.max())), padding, device=device)
-    for row, filled in zip(rows, tokens):
-        filled[: len(row)] = torch.tensor(row)
-    return tokens, torch.arange(tokens.shape[1], device=device) < lengths[:, None]
-
-
 def translate_marian(
     model: EncoderDecoder, tokenizer: MarianTokenizer, sentences: Sequence[str], max_new: int | None = None
 ) -> list[str]:
@@ -127,7 +116,9 @@ def translate_marian(
     expects(rows, "sentences", "none", "at least one")
     steps = model.config.max_len if max_new is None else max_new
     expects_positive(max_new=steps)
-    source, key_mask = padded(rows, t.padding, model.embedding.table.weight.device)
+    device = model.embedding.table.weight.device
+    source = padded(rows, t.padding).to(device)
+    key_mask = padded([[1] * len(row) for row in rows]).bool().to(device)  # a text may hold the padding's number, too
     reader = TranslationReader(model, source, key_mask)
 
     def step(token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:

@@ -1,14 +1,19 @@
 """The decoder block. Generated from book/decoder_block.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from tlm_book.checks import expects_one_of, expects_shape
-from tlm_book.spec.feed_forward import feed_forward
+from tlm_book.spec.feed_forward import (
+    feed_forward,
+    gated_feed_forward,
+    mixture_of_experts,
+)
 from tlm_book.spec.multi_head import multi_head
-from tlm_book.spec.normalization import layer_norm
+from tlm_book.spec.normalization import layer_norm, rms_norm
 
 Layer = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
 
@@ -16,7 +21,9 @@ __all__ = [
     "Layer",
     "res",
     "NORMS",
+    "NORM_KINDS",
     "VARIANTS",
+    "FEED_FORWARDS",
     "decoder_block",
 ]
 
@@ -37,18 +44,27 @@ def res(f: Layer) -> Layer:
 
 
 NORMS = ("pre", "post", "none")
+NORM_KINDS = ("layer", "rms")
 VARIANTS = ("sequential", "parallel", "simplified")
+FEED_FORWARDS: dict[str, Callable[..., Float[np.ndarray, "n d"]]] = {
+    "plain": feed_forward,
+    "gated": gated_feed_forward,
+    "experts": mixture_of_experts,
+}
 
 
 def decoder_block(
     X: Float[np.ndarray, "n d"],
-    w: Mapping[str, Mapping[str, np.ndarray]],
+    w: Mapping[str, Mapping[str, Any]],
     activation: str = "relu",
     norm: str = "pre",
     variant: str = "sequential",
     eps: float = 1e-6,
     eps_mode: str = "outside",
     scale: float | None = None,
+    norm_kind: str = "layer",
+    feed_forward: str = "plain",
+    n_experts_used: int = 2,
 ) -> Float[np.ndarray, "n d"]:
     """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), Wojcik's block. (W-db-def)
 
@@ -56,10 +72,14 @@ def decoder_block(
     norm="post" puts each N after its sum, "none" leaves both out.
     variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X)); variant="simplified": X +
     FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm
-    "pre" or "none". ValueError for another choice, and for an X of another width
-    than the weights.
+    "pre" or "none". norm_kind="rms" takes RMS norm, whose ε stands inside whatever
+    `eps_mode` says; `feed_forward` is "plain", "gated" or "experts", of which each
+    row uses `n_experts_used`. (T-block-2020) ValueError for another choice, and for
+    an X of another width than the weights.
     """
     expects_one_of("norm", norm, NORMS)
+    expects_one_of("norm_kind", norm_kind, NORM_KINDS)
+    expects_one_of("feed_forward", feed_forward, tuple(FEED_FORWARDS))
     expects_one_of(
         "variant", variant, VARIANTS if norm != "post" else ("sequential",)
     )
@@ -68,13 +88,25 @@ def decoder_block(
     def N(name: str) -> Layer:
         if norm == "none":
             return lambda X: X
+        if norm_kind == "rms":
+            return lambda X: rms_norm(X, **w[name], eps=eps)
         return lambda X: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     def CA(X: np.ndarray) -> np.ndarray:
-        return multi_head(X, **w["CA"], causal=True, scale=scale)
+        return multi_head(
+            X,
+            **w["CA"],
+            causal=True,
+            scale=scale,
+            window=None,
+            qk_eps=1e-6,
+            rotate=None,
+        )
 
     def FF(X: np.ndarray) -> np.ndarray:
-        return feed_forward(X, **w["FF"], activation=activation)
+        more = {"k": n_experts_used} if feed_forward == "experts" else {}
+        layer = FEED_FORWARDS[feed_forward]
+        return layer(X, **w["FF"], activation=activation, **more)
 
     N_ca, N_ff = N("N_ca"), N("N_ff")
     if norm == "post":

@@ -14,6 +14,7 @@ __all__ = [
     "standardize",
     "normalize",
     "layer_norm",
+    "rms_norm",
     "standardize_over",
     "NORM_AXES",
     "normalize_over",
@@ -79,6 +80,23 @@ def layer_norm(
     """
     expects(len(X) >= 1, "X", "0 rows", "at least 1 row")
     return np.stack([normalize(x, a, b, eps, eps_mode) for x in X])
+
+
+# --- RMS norm
+
+
+@shaped
+def rms_norm(
+    X: Float[np.ndarray, "n d"], a: Float[np.ndarray, "d"], eps: float = 1e-6
+) -> Float[np.ndarray, "n d"]:
+    """Every row x becomes a ⊙ x / √(ε + mean of the squares of x). (T-rms-norm)
+
+    ValueError when a has another length than the rows of X.
+
+    >>> rms_norm(np.array([[3.0, 4.0, 0.0, 0.0]]), np.ones(4)).round(3)
+    array([[1.2, 1.6, 0. , 0. ]])
+    """
+    return a * X / np.sqrt(np.mean(X**2, axis=1, keepdims=True) + eps)
 
 
 # --- Over any set of axes

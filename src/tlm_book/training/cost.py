@@ -23,7 +23,7 @@ def flops_per_token(config: Config, n: int) -> int:
     recomputation is not added.
     """
     c = config
-    d, hk = c.d_model, c.n_heads * (c.d_head or c.d_model // c.n_heads)
+    d, hk = c.d_model, c.n_heads * c.head_width
     entries = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
     return 3 * (2 * entries + 4 * c.n_layers * n * hk)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,7 +20,7 @@ from tlm_book.tokenization import Tokenizer
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import choose_device
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import finite, meta_model, write_tensors
+from tlm_book.weights import finite, meta_model, tie, write_tensors
 
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
@@ -50,7 +49,6 @@ def save(
     with new_folder(path) as part:
         (part / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         write_tensors(part / WEIGHTS, weights)
-        shutil.copymode(part / CONFIG, part / WEIGHTS)  # safetensors makes files that nobody else may read
         tokenizer.save(part / TOKENIZER)
         if log:
             (part / LOG).write_text("".join(json.dumps(dict(entry)) + "\n" for entry in log), encoding="utf-8")
@@ -142,6 +140,5 @@ def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.P
     tied = {"unembedding.weight": table} if config.tied else {}
     model.load_state_dict({**weights, **tied}, assign=True)
     model.to(table)  # what is computed takes their type and device
-    if tied:  # one parameter again, not two of the same numbers
-        model.unembedding.weight = model.embedding.table.weight
+    tie(model)
     return model.eval()

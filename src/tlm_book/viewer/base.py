@@ -7,6 +7,7 @@ page the output's `text/html` carries module and state within itself: no network
 import hashlib
 import html
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -66,11 +67,21 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
     )
 
 
-def module(name: str) -> str:
-    """The ES module of a small picture: what all share, then its own part. Lines of comment and indents stay out of the page.
+def module(picture: str, *parts: str) -> str:
+    """The ES module of a picture: what all share, then the parts in its folder, the last of which is view.js. A line
+    `const OWN = "view.css";` gives the text of that file its name. Lines of comment and indents stay out of the page.
     """
-    files = [Path(__file__).with_name(f"{file}.js").read_text(encoding="utf-8") for file in ("base", name)]
-    lines = [line.strip() for file in files for line in file.splitlines()]
+    here = Path(__file__).parent
+    lines = []
+    for file in (here / "base.js", *(here / picture / f"{part}.js" for part in (*parts, "view"))):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            style = re.fullmatch(r'const (\w+) = "(\w+\.css)";', line)
+            if style:
+                rules = file.with_name(style[2]).read_text(encoding="utf-8").splitlines()
+                lines += [f"const {style[1]} = `", *rules, "`;"]
+            else:
+                lines.append(line)
+    lines = [line.strip() for line in lines]
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 

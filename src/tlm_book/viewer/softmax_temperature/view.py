@@ -8,6 +8,7 @@ import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
+from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
@@ -115,11 +116,8 @@ def softmax_temperature(
 
 def _scores(scores: Any) -> list[float]:
     """The scores as a list, to nine digits: the last ones of a product of matrices differ from machine to machine."""
-    if hasattr(scores, "detach"):  # a torch tensor
-        scores = scores.detach().cpu()
-        scores = (scores.double() if scores.is_floating_point() else scores).numpy()
     try:
-        s = np.asarray(scores)
+        s = np.asarray(as_array(scores))
     except ValueError as error:
         raise ValueError(f"scores: got no array ({error}), want n numbers") from None
     expects(s.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {s.dtype}", "real numbers", TypeError)

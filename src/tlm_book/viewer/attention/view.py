@@ -1,6 +1,6 @@
 """An interactive picture of attention weights: every head at a glance, one or two in detail, the text shaded.
 
-The picture is one ES module, `base.js` and `attention.js`, with two hosts. In a live notebook anywidget runs it and the
+The picture is one ES module, `base.js` and the files beside this one, with two hosts. In a live notebook anywidget runs it and the
 view's traits follow the reader's choices. On a static page the output's `text/html` carries the module, the weights and
 the tokens within itself: no network, no kernel. Written by hand.
 """
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import traitlets
 from jaxtyping import Bool, Float64, UInt8
 
+from tlm_book.arrays import as_array
 from tlm_book.checks import expects, expects_one_of
 from tlm_book.viewer.base import (
     Picture,
@@ -53,7 +54,7 @@ class View(Picture):
     `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
     """
 
-    _esm = module("attention")
+    _esm = module("attention", "look", "shades", "names")
     _word = "attention"
     layer = traitlets.Int(0).tag(sync=True, picture=True)
     head = traitlets.Int(0).tag(sync=True, picture=True)
@@ -171,11 +172,8 @@ def attention(
 
 def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n m"]:
     """The weights in float64 with all four axes; TypeError if not real numbers, ValueError for a wrong rank or range."""
-    if hasattr(weights, "detach"):  # a torch tensor
-        weights = weights.detach().cpu()
-        weights = (weights.double() if weights.is_floating_point() else weights).numpy()  # numpy knows no bfloat16
     try:
-        A = np.asarray(weights)
+        A = np.asarray(as_array(weights))
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{argument}: got no array ({error}), want shape (layers, heads, n, m)") from None
     expects(A.dtype.kind in "fiub", argument, f"dtype {A.dtype}", "real numbers", TypeError)

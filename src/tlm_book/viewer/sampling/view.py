@@ -8,6 +8,7 @@ import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
+from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
@@ -117,11 +118,8 @@ def sampling(
 
 def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
     """The scores in float64; of probabilities their logarithms, −∞ for 0."""
-    if hasattr(scores, "detach"):  # a torch tensor
-        scores = scores.detach().cpu()
-        scores = (scores.double() if scores.is_floating_point() else scores).numpy()
     try:
-        z = np.asarray(scores)
+        z = np.asarray(as_array(scores))
     except ValueError as error:
         raise ValueError(f"scores: got no array ({error}), want V numbers") from None
     expects(z.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {z.dtype}", "real numbers", TypeError)

@@ -1,0 +1,193 @@
+"""The options of the command line, and what can be refused before torch is loaded. Written by hand."""
+
+import argparse
+import importlib.util
+import math
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__ = ["PRESETS", "arguments", "in_options", "refuse"]
+
+DEFAULT, PAIRS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani"), ("lei_mao", "pre_norm", "agarwal", "vaswani")
+PRESETS = (*DEFAULT, *(f"encoder-decoder-{name}" for name in PAIRS))
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a value that is refused; usage, too, for what cannot be read."""
+
+    def error(self, message: str) -> NoReturn:
+        if refused := re.fullmatch(r"argument (.+?): (got .*)", message, re.DOTALL):
+            self.exit(2, f"tlm_book: error: {refused[1]}: {refused[2]}\n")
+        super().error(message)
+
+
+def _number(kind: type[int] | type[float], wants: str, right: Callable[[Any], bool]) -> Callable[[str], int | float]:
+    def read(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not right(value):
+            raise argparse.ArgumentTypeError(f"got {text}, want {wants}")
+        return value
+
+    return read
+
+
+_POSITIVE = _number(int, "a whole number ≥ 1", lambda n: n >= 1)
+_NATURAL = _number(int, "a whole number ≥ 0", lambda n: n >= 0)
+_RATE = _number(float, "a number > 0", lambda x: 0 < x < math.inf)
+_WARMTH = _number(float, "a number ≥ 0", lambda x: 0 <= x < math.inf)
+_SHARE = _number(float, "a number in (0, 1]", lambda x: 0 < x <= 1)
+_FRACTION = _number(float, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+
+
+def _there(wants: str, right: Callable[[Path], bool]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not right(Path(text)):
+            got = f"{text!r}, which is another thing" if Path(text).exists() else f"nothing at {text!r}"
+            raise argparse.ArgumentTypeError(f"got {got}, want {wants}")
+        return text
+
+    return read
+
+
+def _new(text: str) -> str:
+    if Path(text).exists():
+        raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a folder that does not exist yet")
+    return text
+
+
+def _factory(text: str) -> str:
+    path, _, name = text.partition(":")
+    if not path or not name or path.startswith("."):
+        raise argparse.ArgumentTypeError(f"got {text!r}, want package.module:factory")
+    return text
+
+
+def _preset(text: str) -> str:
+    if text not in PRESETS:
+        raise argparse.ArgumentTypeError(f"got {text!r}, want one of {', '.join(PRESETS)}")
+    return text
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The four commands and their options."""
+    parser = _Parser(prog="tlm_book", description="Train a transformer language model on a text, let one write, ask whether a model sees the future, or prove that it does not.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
+    source = train.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", metavar="PATH", nargs="+", type=_there("a text file", Path.exists), help="text files in UTF-8, or folders of them")
+    source.add_argument("--book", action="store_true", help="the book's own corpus and settings: makes the model that is shipped")
+    train.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
+    train.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+    train.add_argument("--quiet", action="store_true", default=False, help="no progress bar")
+    train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one")
+    train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: one is learned from the text)")
+    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun)")
+    train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: weights on each device, or shared out (default: ddp)")
+    train.add_argument("--keep", type=_POSITIVE, metavar="N", help="checkpoints to keep, beside the best (default: 3)")
+    chosen = train.add_argument_group("choices (those left out are fitted to the amount of text)")
+    chosen.add_argument("--steps", type=_POSITIVE, help="updates of the weights")
+    chosen.add_argument("--vocab-size", type=_POSITIVE, help="tokens, at most")
+    chosen.add_argument("--d-model", type=_POSITIVE, help="numbers in a row")
+    chosen.add_argument("--layers", type=_POSITIVE, help="decoder blocks")
+    chosen.add_argument("--heads", type=_POSITIVE, help="attention heads in a block")
+    chosen.add_argument("--context", type=_POSITIVE, help="tokens that the model sees at most")
+    chosen.add_argument("--batch-size", type=_POSITIVE, help="windows of text in one step")
+    chosen.add_argument("--lr", type=_RATE, help="highest learning rate")
+    chosen.add_argument("--seed", type=_NATURAL, help="of everything random")
+    chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the products of matrices")
+    chosen.add_argument("--eval-every", type=_POSITIVE, metavar="STEPS", help="between two measurements, each with a checkpoint")
+    chosen.add_argument("--grad-accum-steps", type=_POSITIVE, metavar="PARTS", help="in which a batch is worked through, to save memory")
+    chosen.add_argument("--activation-checkpointing", action="store_true", help="forget what lies inside the blocks, to save memory")
+    chosen.add_argument("--compile", action="store_true", help="compile the model")
+
+    generate = commands.add_parser("generate", help="continue a text")
+    generate.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 (default: the shipped model)")
+    generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
+    generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
+    generate.add_argument("--temperature", type=_WARMTH, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
+    generate.add_argument("--top-k", type=_POSITIVE, metavar="K", help="draw from the K likeliest tokens only")
+    generate.add_argument("--top-p", type=_SHARE, metavar="P", help="draw from the fewest likeliest tokens with probability P together")
+    generate.add_argument("--min-p", type=_FRACTION, metavar="M", help="draw from tokens at least M times as likely as the likeliest")
+    generate.add_argument("--repetition-penalty", type=_RATE, default=1.0, metavar="T", help="above 1: lower the scores of tokens that the text holds")
+    generate.add_argument("--on-overflow", choices=["slide", "error"], default="slide", help="a text longer than the model reads: forget its beginning, or refuse")
+    generate.add_argument("--seed", type=_NATURAL, default=0, help="of the choice of tokens (default: 0)")
+    generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+
+    audit = commands.add_parser("audit", help="does a model see the future? status 1 when it does")
+    audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")
+    audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="an attention back end to try, too; may be repeated")
+    audit.add_argument("--length", action="append", type=_POSITIVE, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
+    audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
+    audit.add_argument("--quiet", action="store_true", help="no progress bar")
+
+    prove = commands.add_parser("prove", help="a proof, checked by Coq, that a model never looks ahead; status 1 when there is none")
+    proved = prove.add_mutually_exclusive_group(required=True)
+    proved.add_argument("--model", metavar="DIR", type=_there("a folder that train made", Path.is_dir), help="a folder that train made")
+    proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings: {', '.join(PRESETS)}")
+    prove.add_argument("--out", metavar="FILE", help="write the certificate here")
+    return parser
+
+
+def refuse(options: dict[str, Any]) -> None:
+    """What single values do not show: heads that do not divide the width, a run that stands there, a module that is missing.
+    ValueError or FileExistsError.
+    """
+    d, h = options.get("d_model"), options.get("heads")
+    if d and h and d % h:
+        raise ValueError(f"--heads: got {h}, want a divisor of --d-model = {d}")
+    run = Path(f"{options['out']}.run") if options["command"] == "train" else None
+    if run and run.exists() and not options.get("resume"):
+        raise FileExistsError(f"--out: got an interrupted run in {str(run)!r}, want --resume to take it up, or another folder")
+    if options["command"] == "audit":
+        _expects_module(options["factory"].partition(":")[0])
+
+
+def _expects_module(path: str) -> None:
+    sys.path.insert(0, "")  # as python -m does with the module that it runs
+    try:
+        found = importlib.util.find_spec(path) is not None
+    except ModuleNotFoundError:
+        found = False
+    finally:
+        sys.path.remove("")
+    if not found:
+        raise ValueError(f"MODULE:FACTORY: got {path}, want a module that can be imported")
+
+
+# {what the library calls it: the option}, where the two differ by more than dashes
+_OPTION = {
+    "path": "--data",
+    "n_heads": "--heads",
+    "n_layers": "--layers",
+    "max_len": "--context",
+    "n_new": "--tokens",
+    "back_ends": "--back-end",
+    "lengths": "--length",
+    "factory": "MODULE:FACTORY",
+}
+
+
+def in_options(message: str, command: str) -> str:
+    """The library's message "name: got …", said of the option that gave the value.
+
+    >>> in_options("n_new: got -1, want at least 0", "generate")
+    '--tokens: got -1, want at least 0'
+    """
+    name, colon, rest = message.partition(":")
+    usual = {"folder": "--out" if command == "train" else "--model", **_OPTION}
+    option = usual.get(name, f"--{name.replace('_', '-')}")
+    known = option in _options_of(command)
+    return f"{option}{colon}{rest}" if known and rest.startswith(" got ") else message
+
+
+def _options_of(command: str) -> set[str]:
+    (commands,) = (action for action in arguments()._actions if isinstance(action, argparse._SubParsersAction))
+    actions = commands.choices[command]._actions
+    return {name for action in actions for name in (*action.option_strings, str(action.metavar))}

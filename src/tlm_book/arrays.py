@@ -1,0 +1,26 @@
+"""Tensors as arrays. Written by hand; imports neither torch nor the package, so that every chapter may use it."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+__all__ = ["as_array", "as_float64"]
+
+
+def as_array(thing: Any) -> Any:
+    """A torch tensor as an array on the CPU, real numbers as float64 (numpy has no bfloat16); anything else as it is.
+
+    >>> as_array("no tensor")
+    'no tensor'
+    """
+    if not hasattr(thing, "detach"):
+        return thing
+    tensor = thing.detach().cpu()
+    tensor = tensor.to_dense() if tensor.is_sparse else tensor
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+
+
+def as_float64(tensor: Any) -> Float64[np.ndarray, "..."]:
+    """The numbers of a torch tensor as a float64 array of its own: a change of one is no change of the other."""
+    return tensor.detach().double().cpu().numpy().copy()
