@@ -9,6 +9,8 @@ from typing import Any
 
 from beartype import BeartypeConf, beartype
 
+__all__ = ["checked"]
+
 # The tower lets a whole number stand where a float is wanted, as Python itself does.
 CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _seen: dict[Hashable, Callable[..., Any]] = {}
