@@ -151,19 +151,20 @@ def activation_derivative(
 def feed_forward_backward(
     dY: Float[Array, "n d"],
     X: Float[Array, "n d"],
-    A: Float[Array, "d f"],
-    k: Float[Array, "f"],
-    B: Float[Array, "f d"],
-    l: Float[Array, "d"],
+    W_1: Float[Array, "d f"],
+    b_1: Float[Array, "f"],
+    W_2: Float[Array, "f d"],
+    b_2: Float[Array, "d"],
     activation: str = "relu",
 ) -> tuple[Float[Array, "n d"], dict[str, Array]]:
-    """X̄ and {"A": Ā, "k": k̄, "B": B̄, "l": l̄} for Y = φ(XA + 1k)B + 1l.
-    (T-backward-linear, T-backward-rowwise)
+    """X̄ and the derivatives by the weights, under their names, for Y = φ(XW_1 +
+    1b_1)W_2 + 1b_2. (T-backward-linear, T-backward-rowwise)
     """
-    Z = X @ A + k
-    dH, dB, dl = linear_backward(dY, FORMULAS[activation](Z), B)
-    dX, dA, dk = linear_backward(dH * activation_derivative(Z, activation), X, A)
-    return dX, {"A": dA, "k": dk, "B": dB, "l": dl}
+    Z = X @ W_1 + b_1
+    dH, dW_2, db_2 = linear_backward(dY, FORMULAS[activation](Z), W_2)
+    dZ = dH * activation_derivative(Z, activation)
+    dX, dW_1, db_1 = linear_backward(dZ, X, W_1)
+    return dX, {"W_1": dW_1, "b_1": db_1, "W_2": dW_2, "b_2": db_2}
 
 
 @shaped
