@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -66,18 +66,22 @@ def attention_pattern(
     k: Float[Tensor, "*batch m k"],
     causal: bool = True,
     scale: float | None = None,
+    mask: Bool[Tensor, "n m"] | None = None,
 ) -> Float[Tensor, "*batch n m"]:
     """softmax(◺(c QKᵀ)): the weights with which rows look at one another. For
     looking; `attention` does not form them.
 
-    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. ValueError
-    when the widths of q and k differ, and without a key.
+    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. `mask` hides
+    the keys where it is False. ValueError when the widths of q and k differ, and
+    without a key.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
     return torch_masked_softmax(scores) if causal else scores.softmax(-1)
 
 
@@ -87,32 +91,61 @@ def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
 
 def attention(
     q: Float[Tensor, "*batch n k"],
-    k: Float[Tensor, "*batch m k"],
-    v: Float[Tensor, "*batch m v"],
+    k: Float[Tensor, "*groups m k"],
+    v: Float[Tensor, "*groups m v"],
     causal: bool = True,
     scale: float | None = None,
+    mask: Bool[Tensor, "n m"] | None = None,
 ) -> Float[Tensor, "*batch n v"]:
     """attention_pattern(q, k) · v by torch's fused kernel, which where it can never
     stores the whole pattern.
 
-    ValueError when the widths of q and k, the numbers of keys and values, or the
-    leading axes differ, without a key, and for a scale that is not positive.
+    Where q has h heads on its third axis from behind, k and v may have g, a divisor
+    of h: head i reads keys and values i // (h/g). (T-grouped-query) A `mask` hides
+    the keys where it is False; then `causal` must be False. ValueError for that, when
+    the widths of q and k, the numbers of keys and values, or the leading axes do not
+    fit, without a key, and for a scale that is not positive.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
     if k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
-        name, t = ("k", k) if k.shape[:-2] != q.shape[:-2] else ("v", v)
-        wants = f"the leading axes of q, {tuple(q.shape[:-2])}"
-        expects(False, name, f"shape {tuple(t.shape)}", wants)
+    if mask is not None:
+        expects(not causal, "causal", causal, "False beside a mask")
+        expects_shape("mask", mask, (q.shape[-2], k.shape[-2]))
+    grouped = q.shape[:-2] != k.shape[:-2]
+    if grouped or k.shape[:-2] != v.shape[:-2]:
+        _expects_groups(q, k, v)
     if q.dim() != 4:
-        result = attention(
-            _four_axes(q), _four_axes(k), _four_axes(v), causal, scale
-        )
+        q4, k4, v4 = (_four_axes(t) for t in (q, k, v))
+        result = attention(q4, k4, v4, causal, scale, mask)
         return result.reshape(*q.shape[:-1], v.shape[-1])
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+
+
+def _expects_groups(
+    q: Float[Tensor, "*batch n k"],
+    k: Float[Tensor, "*groups m k"],
+    v: Float[Tensor, "*groups m v"],
+) -> None:
+    """ValueError unless k and v have the leading axes of q, but for fewer heads."""
+    lead = tuple(q.shape[:-2])
+    for name, t in (("k", k), ("v", v)):
+        got = tuple(t.shape[:-2])
+        fits = got == lead or (
+            len(got) == len(lead)
+            and got[:-1] == lead[:-1]
+            and got[-1] >= 1
+            and lead[-1] % got[-1] == 0
+        )
+        wants = f"the leading axes of q, {lead}, or fewer heads"
+        expects(fits, name, f"shape {tuple(t.shape)}", wants)
+    same = k.shape[:-2] == v.shape[:-2]
+    wants = f"the leading axes of k, {tuple(k.shape[:-2])}"
+    expects(same, "v", f"shape {tuple(v.shape)}", wants)
 
 
 # --- The proof, derived

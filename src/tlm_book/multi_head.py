@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tlm_book.attention import attention as fused_attention
 from tlm_book.attention import attention_pattern as softmax_weights
@@ -26,6 +27,7 @@ __all__ = [
     "fuse_heads",
     "split_heads",
     "CrossAttention",
+    "windowed_attention",
 ]
 
 
@@ -38,7 +40,11 @@ class MultiHeadAttention(nn.Module):
     `d_head` defaults to d_model / n_heads, and then n_heads must divide d_model
     (ValueError otherwise). `qkv_bias` and `out_bias`: whether queries, keys, values
     and the output have bias rows. `scale` replaces 1/√d_head and must be positive;
-    without `causal` there is no mask.
+    without `causal` there is no mask. `n_kv_heads`, a divisor of n_heads, is the
+    number of heads that keys and values have. (T-grouped-query) With a `window`, row i
+    sees rows i − window + 1, …, i. (T-sliding-window) With `qk_norm`, queries and keys
+    are normalized, head by head. (T-qk-norm) Last, `rotary` maps queries and keys,
+    (*batch, heads, n, d_head).
     """
 
     def __init__(
@@ -50,39 +56,62 @@ class MultiHeadAttention(nn.Module):
         out_bias: bool = True,
         causal: bool = True,
         scale: float | None = None,
+        *,
+        n_kv_heads: int | None = None,
+        window: int | None = None,
+        qk_norm: bool = False,
+        qk_eps: float = 1e-6,
+        rotary: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        expects_positive(d_model=d_model, n_heads=n_heads)
+        g = n_heads if n_kv_heads is None else n_kv_heads
+        expects_positive(d_model=d_model, n_heads=n_heads, n_kv_heads=g)
         if d_head is None:
-            expects(
-                d_model % n_heads == 0,
-                "n_heads",
-                n_heads,
-                f"a divisor of d_model = {d_model}",
-            )
+            whole = d_model % n_heads == 0
+            expects(whole, "n_heads", n_heads, f"a divisor of d_model = {d_model}")
             d_head = d_model // n_heads
         expects_positive(d_head=d_head)
+        expects(
+            n_heads % g == 0, "n_kv_heads", g, f"a divisor of n_heads = {n_heads}"
+        )
         expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
-        self.n_heads = n_heads
-        self.d_head = d_head
-        self.causal = causal
-        self.scale = scale
+        if window is not None:
+            expects_positive(window=window)
+            expects(causal, "window", window, "None without the mask")
+        self.n_heads, self.n_kv_heads, self.d_head = n_heads, g, d_head
+        self.causal, self.scale, self.window = causal, scale, window
         # weight: fuse_heads of all heads
-        self.qkv = nn.Linear(d_model, 3 * n_heads * d_head, bias=qkv_bias)
+        self.qkv = nn.Linear(d_model, (n_heads + 2 * g) * d_head, bias=qkv_bias)
         self.out = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
+        self.query_norm = nn.RMSNorm(d_head, qk_eps) if qk_norm else None
+        self.key_norm = nn.RMSNorm(d_head, qk_eps) if qk_norm else None
+        self.rotary = rotary
 
     def _queries_keys_values(
         self, x: Float[Tensor, "*batch n d"]
-    ) -> list[Float[Tensor, "*batch h n k"]]:
+    ) -> tuple[
+        Float[Tensor, "*batch h n k"],
+        Float[Tensor, "*batch g n k"],
+        Float[Tensor, "*batch g n k"],
+    ]:
         if x.dim() < 2 or x.shape[-1] != self.qkv.in_features:
             expects_shape("x", x, ("n", self.qkv.in_features))
-        qkv = self.qkv(x).view(*x.shape[:-1], 3, self.n_heads, self.d_head)
+        h, g = self.n_heads, self.n_kv_heads
+        qkv = self.qkv(x).view(*x.shape[:-1], h + 2 * g, self.d_head)
         # three views: nothing is copied, and one copy joins their gradients
-        return [part.transpose(-3, -2) for part in qkv.unbind(-3)]
+        q, k, v = (part.transpose(-3, -2) for part in qkv.split((h, g, g), -2))
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        if self.rotary is not None:
+            q, k = self.rotary(q), self.rotary(k)
+        return q, k, v
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        q, k, v = self._queries_keys_values(x)
-        heads = fused_attention(q, k, v, self.causal, self.scale)  # (*batch, h, n, k)
+        q, k, v = self._queries_keys_values(x)  # (*batch, h, n, k)
+        if self.window is None:
+            heads = fused_attention(q, k, v, self.causal, self.scale)
+        else:
+            heads = windowed_attention(q, k, v, self.window, self.scale)
         # heads side by side: (*batch, n, h·k)
         return self.out(heads.transpose(-3, -2).flatten(-2))
 
@@ -91,17 +120,27 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head for this input."""
         q, k, _ = self._queries_keys_values(x)
-        return softmax_weights(q, k, self.causal, self.scale)
+        k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=-3)
+        mask = None
+        if self.window is not None:
+            n = x.shape[-2]
+            ones = torch.ones(n, n, dtype=torch.bool, device=x.device)
+            mask = ones.triu(1 - self.window)
+        return softmax_weights(q, k, self.causal, self.scale, mask)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V") as float64
-        copies, for `spec.multi_head.multi_head`."""
-        W, W_O = split_heads(self.qkv.weight, self.n_heads), self.out.weight.T
+        """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V", and "qk_gain")
+        as float64 copies, for `spec.multi_head.multi_head`."""
+        h, g, W_O = self.n_heads, self.n_kv_heads, self.out.weight.T
+        W_Q, W_K, W_V = split_heads(self.qkv.weight, h, g)
         b_O = W_O.new_zeros(W_O.shape[1]) if self.out.bias is None else self.out.bias
-        named = {"W_Q": W[0], "W_K": W[1], "W_V": W[2], "W_O": W_O, "b_O": b_O}
+        named = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O, "b_O": b_O}
         if self.qkv.bias is not None:
-            b = self.qkv.bias.unflatten(0, (3, self.n_heads, self.d_head))
-            named |= {"b_Q": b[0], "b_K": b[1], "b_V": b[2]}
+            b = self.qkv.bias.unflatten(0, (h + 2 * g, self.d_head))
+            named |= dict(zip(("b_Q", "b_K", "b_V"), b.split((h, g, g))))
+        if self.query_norm is not None and self.key_norm is not None:
+            gains = self.query_norm.weight, self.key_norm.weight
+            named["qk_gain"] = torch.stack(gains)
         return {
             k: w.detach().double().cpu().numpy().copy() for k, w in named.items()
         }
@@ -110,34 +149,45 @@ class MultiHeadAttention(nn.Module):
 # --- The implementation
 
 
-def fuse_heads(weights: Float[Tensor, "3 h d k"]) -> Float[Tensor, "3*h*k d"]:
-    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer: the
-    inverse of `split_heads`.
+def fuse_heads(
+    W_Q: Float[Tensor, "h d k"],
+    W_K: Float[Tensor, "g d k"],
+    W_V: Float[Tensor, "g d k"],
+) -> Float[Tensor, "rows d"]:
+    """W_Q[i], W_K[i], W_V[i] of every head as the weight of one linear layer with
+    (h + 2g)·k rows: the inverse of `split_heads`.
 
     Rows in the order: every W_Q[i]ᵀ, then every W_K[i]ᵀ, then every W_V[i]ᵀ.
-    (W-mh-weights) ValueError for another shape.
+    (W-mh-weights) ValueError for shapes that do not fit.
     """
-    fits = weights.dim() == 4 and len(weights) == 3
-    expects(fits, "weights", f"shape {tuple(weights.shape)}", "(3, h, d, k)")
-    return weights.mT.flatten(0, 2)
+    expects_shape("W_Q", W_Q, ("h", "d", "k"))
+    g, (_, d, k) = len(W_K), W_Q.shape
+    fits = g >= 1 and len(W_Q) % g == 0
+    expects(fits, "W_K", f"{g} heads", f"a divisor of {len(W_Q)}")
+    for name, W in (("W_K", W_K), ("W_V", W_V)):
+        expects_shape(name, W, (g, d, k))
+    return torch.cat([W.mT.flatten(0, 1) for W in (W_Q, W_K, W_V)])
 
 
 def split_heads(
-    weight: Float[Tensor, "rows d"], n_heads: int
-) -> Float[Tensor, "3 h d k"]:
+    weight: Float[Tensor, "rows d"], n_heads: int, n_kv_heads: int | None = None
+) -> tuple[Float[Tensor, "h d k"], Float[Tensor, "g d k"], Float[Tensor, "g d k"]]:
     """The matrices W_Q[i], W_K[i], W_V[i] in the weight of one linear layer: the
     inverse of `fuse_heads`. (W-mh-weights)
 
-    ValueError when 3·n_heads does not divide the number of rows.
+    ValueError when n_heads + 2·n_kv_heads does not divide the number of rows.
     """
-    expects_positive(n_heads=n_heads)
+    g = n_heads if n_kv_heads is None else n_kv_heads
+    expects_positive(n_heads=n_heads, n_kv_heads=g)
     expects(
-        len(weight) % (3 * n_heads) == 0,
+        len(weight) % (n_heads + 2 * g) == 0,
         "weight",
         f"{len(weight)} rows",
-        f"a multiple of 3·n_heads = {3 * n_heads}",
+        f"a multiple of n_heads + 2·n_kv_heads = {n_heads + 2 * g}",
     )
-    return weight.unflatten(0, (3, n_heads, -1)).mT
+    W = weight.unflatten(0, (n_heads + 2 * g, -1)).mT
+    W_Q, W_K, W_V = W.split((n_heads, g, g))
+    return W_Q, W_K, W_V
 
 
 # --- Two sequences
@@ -271,9 +321,53 @@ def _multi_head_attention(module: MultiHeadAttention) -> Derivation:
     if not module.causal:
         return primitive("MultiHeadAttention", Kind.UNPROVED, "no causal mask")
     h, rows = module.n_heads, derive(module.qkv)
+
+    def made(name: str, norm: nn.Module | None) -> Derivation:
+        steps = [derive(part) for part in (norm, module.rotary) if part is not None]
+        return compose(name, rows, *steps) if steps else rows
+
+    scores = "softmax(◺(Q_iK_iᵀ)·scale)"
+    if module.window is not None:
+        scores += f", {module.window} rows each"
+    queries, keys = made("Q_i", module.query_norm), made("K_i", module.key_norm)
     head = product(
-        f"H_i for i = {_listed('', h)}",
-        pattern("softmax(◺(Q_iK_iᵀ)·scale)", rows, rows),
-        rows,
+        f"H_i for i = {_listed('', h)}", pattern(scores, queries, keys), rows
     )
     return compose("CA", concat(f"[{_listed('H_', h)}]", head), derive(module.out))
+
+
+# --- A window
+
+
+def windowed_attention(
+    q: Float[Tensor, "*batch h n k"],
+    k: Float[Tensor, "*batch g n k"],
+    v: Float[Tensor, "*batch g n v"],
+    window: int,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch h n v"]:
+    """Attention where row i sees rows i − window + 1, …, i alone. (T-sliding-window)
+
+    Pieces of `window` queries meet their own keys and those of the piece before, so
+    that the cost grows with n·window; in a text of less than two pieces one mask
+    serves. ValueError as for `attention`.
+    """
+    n, w = q.shape[-2], window
+    expects_positive(window=window)
+    if n <= w:
+        return fused_attention(q, k, v, True, scale)
+    ones = lambda n, m: torch.ones(n, m, dtype=torch.bool, device=q.device)
+    if n < 2 * w:
+        mask = ones(n, n).tril().triu(1 - w)
+        return fused_attention(q, k, v, False, scale, mask)
+    q_0, k_0, v_0 = (t[..., :w, :] for t in (q, k, v))
+    first = fused_attention(q_0, k_0, v_0, True, scale)
+    pieces = -(-n // w)
+    q, k, v = (F.pad(t, (0, 0, 0, pieces * w - n)) for t in (q, k, v))
+    # pieces become a leading axis: (*batch, pieces − 1, heads, w or 2w, width)
+    q = q[..., w:, :].unflatten(-2, (-1, w)).transpose(-4, -3)
+    k, v = (t.unfold(-2, 2 * w, w).mT.transpose(-4, -3) for t in (k, v))
+    mask = ones(w, 2 * w).tril(w).triu(1)
+    rest = fused_attention(q, k, v, False, scale, mask)
+    rest = rest.transpose(-4, -3).flatten(-3, -2)[..., : n - w, :]
+    return torch.cat([first, rest], dim=-2)

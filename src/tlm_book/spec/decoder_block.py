@@ -93,7 +93,15 @@ def decoder_block(
         return lambda X: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     def CA(X: np.ndarray) -> np.ndarray:
-        return multi_head(X, **w["CA"], causal=True, scale=scale)
+        return multi_head(
+            X,
+            **w["CA"],
+            causal=True,
+            scale=scale,
+            window=None,
+            qk_eps=1e-6,
+            rotate=None,
+        )
 
     def FF(X: np.ndarray) -> np.ndarray:
         more = {"k": n_experts_used} if feed_forward == "experts" else {}

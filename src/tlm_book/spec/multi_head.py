@@ -1,15 +1,21 @@
 """Several heads at once: multi-head attention. Generated from book/multi_head.ipynb: edit the notebook, then `make export`."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_shape, shaped
+from tlm_book.checks import expects, expects_positive, expects_shape, shaped
 from tlm_book.spec.attention import attention
+from tlm_book.spec.operators import softmax
 
 __all__ = [
     "heads",
     "multi_head",
     "multi_head_attention",
+    "window_mask",
+    "unit_rows",
 ]
 
 
@@ -20,56 +26,89 @@ __all__ = [
 def heads(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
-    W_K: Float[np.ndarray, "h d k"],
-    W_V: Float[np.ndarray, "h d v"],
+    W_K: Float[np.ndarray, "g d k"],
+    W_V: Float[np.ndarray, "g d v"],
     b_Q: Float[np.ndarray, "h k"] | None = None,
-    b_K: Float[np.ndarray, "h k"] | None = None,
-    b_V: Float[np.ndarray, "h v"] | None = None,
+    b_K: Float[np.ndarray, "g k"] | None = None,
+    b_V: Float[np.ndarray, "g v"] | None = None,
     causal: bool = True,
     scale: float | None = None,
+    *,
+    window: int | None = None,
+    qk_gain: Float[np.ndarray, "2 k"] | None = None,
+    qk_eps: float = 1e-6,
+    rotate: Callable[[Float[np.ndarray, "n k"]], Float[np.ndarray, "n k"]]
+    | None = None,
 ) -> list[Float[np.ndarray, "n v"]]:
-    """H_i(X) = softmax(◺(Q_i K_iᵀ/√d_head)) V_i with Q_i = XW_Q[i], K_i = XW_K[i],
-    V_i = XW_V[i], plus biases where given.
+    """H_i(X) = softmax(◺(Q_i K_jᵀ/√d_head)) V_j with Q_i = XW_Q[i], K_j = XW_K[j],
+    V_j = XW_V[j], plus biases where given, and j = i // (h/g), which is i for g = h.
 
     The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal`
-    there is no ◺. (W-head-def) ValueError for shapes that do not fit.
+    there is no ◺; with a `window`, row i sees rows i − window + 1, …, i. Queries and
+    keys are normalized with the gains `qk_gain`, then rotated by `rotate`, where
+    these are given. (W-head-def, T-grouped-query, T-sliding-window, T-qk-norm)
+    ValueError for shapes that do not fit.
     """
-    pairs = ((b_Q, W_Q), (b_K, W_K), (b_V, W_V))
-    b_Q, b_K, b_V = (
-        np.zeros((len(W), W.shape[2])) if b is None else b for b, W in pairs
-    )
-    return [
-        attention(
-            X @ W_Q[i] + b_Q[i],
-            X @ W_K[i] + b_K[i],
-            X @ W_V[i] + b_V[i],
-            causal,
-            scale,
-        )
-        for i in range(len(W_Q))
-    ]
+    h, g = len(W_Q), len(W_K)
+    expects(g >= 1 and h % g == 0, "W_K", f"{g} heads", f"a divisor of {h}")
+    expects(causal or window is None, "window", window, "None without the mask")
+    pairs = ((W_Q, b_Q), (W_K, b_K), (W_V, b_V))
+    Q, K, V = (X @ W + (0 if b is None else b[:, None]) for W, b in pairs)
+    if qk_gain is not None:
+        Q, K = (unit_rows(R, a, qk_eps) for R, a in zip((Q, K), qk_gain))
+    if rotate is not None:
+        Q, K = (np.stack([rotate(rows) for rows in R]) for R in (Q, K))
+    j = [i // (h // g) for i in range(h)]
+    if window is None:
+        return [attention(Q[i], K[j[i]], V[j[i]], causal, scale) for i in range(h)]
+    c = 1 / math.sqrt(Q.shape[2]) if scale is None else scale
+    S = [window_mask(c * (Q[i] @ K[j[i]].T), window) for i in range(h)]
+    return [softmax(S[i]) @ V[j[i]] for i in range(h)]
 
 
 @shaped
 def multi_head(
     X: Float[np.ndarray, "n d"],
     W_Q: Float[np.ndarray, "h d k"],
-    W_K: Float[np.ndarray, "h d k"],
-    W_V: Float[np.ndarray, "h d v"],
+    W_K: Float[np.ndarray, "g d k"],
+    W_V: Float[np.ndarray, "g d v"],
     W_O: Float[np.ndarray, "hv d"],
     b_O: Float[np.ndarray, "d"],
     b_Q: Float[np.ndarray, "h k"] | None = None,
-    b_K: Float[np.ndarray, "h k"] | None = None,
-    b_V: Float[np.ndarray, "h v"] | None = None,
+    b_K: Float[np.ndarray, "g k"] | None = None,
+    b_V: Float[np.ndarray, "g v"] | None = None,
     causal: bool = True,
     scale: float | None = None,
+    *,
+    window: int | None = None,
+    qk_gain: Float[np.ndarray, "2 k"] | None = None,
+    qk_eps: float = 1e-6,
+    rotate: Callable[[Float[np.ndarray, "n k"]], Float[np.ndarray, "n k"]]
+    | None = None,
 ) -> Float[np.ndarray, "n d"]:
     """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`.
     (W-mh-def)
 
     ValueError when W_O has not as many rows as the heads together have columns.
     """
-    H = np.concatenate(heads(X, W_Q, W_K, W_V, b_Q, b_K, b_V, causal, scale), axis=1)
+    H = np.concatenate(
+        heads(
+            X,
+            W_Q,
+            W_K,
+            W_V,
+            b_Q,
+            b_K,
+            b_V,
+            causal,
+            scale,
+            window=window,
+            qk_gain=qk_gain,
+            qk_eps=qk_eps,
+            rotate=rotate,
+        ),
+        axis=1,
+    )
     expects_shape("W_O", W_O, (H.shape[1], "d"))
     return H @ W_O + b_O
 
@@ -107,3 +146,36 @@ def multi_head_attention(
     )
     expects_shape("W_O", W_O, (H.shape[1], "o"))
     return H @ W_O + (0 if b_O is None else b_O)
+
+
+# --- A window
+
+
+@shaped
+def window_mask(
+    S: Float[np.ndarray, "n m"], window: int
+) -> Float[np.ndarray, "n m"]:
+    """◺_w S: −∞ in place of entry (i, j) unless i − window < j ≤ i.
+    (T-sliding-window)
+
+    ValueError for a window below 1.
+
+    >>> window_mask(np.zeros((3, 3)), 2)
+    array([[  0., -inf, -inf],
+           [  0.,   0., -inf],
+           [-inf,   0.,   0.]])
+    """
+    expects_positive(window=window)
+    i, j = np.indices(S.shape)
+    return np.where((i - window < j) & (j <= i), S, -np.inf)
+
+
+# --- Scores that stay bounded
+
+
+@shaped
+def unit_rows(
+    X: Float[np.ndarray, "... k"], gain: Float[np.ndarray, "k"], eps: float = 1e-6
+) -> Float[np.ndarray, "... k"]:
+    """gain ⊙ X / √(mean(X²) + ε), row by row. (T-qk-norm)"""
+    return gain * X / np.sqrt((X**2).mean(axis=-1, keepdims=True) + eps)
