@@ -12,6 +12,8 @@ from typing import Any, get_args
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
+__all__ = ["checked", "may_hold_arrays", "install"]
+
 # The tower lets a whole number stand where a float is wanted, as Python itself does.
 CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
 _seen: dict[Hashable, Callable[..., Any]] = {}
