@@ -14,8 +14,9 @@ __version__ = "0.1.0"
 if os.environ.get("TLM_BOOK_TYPECHECK", "0") not in ("", "0"):
     from jaxtyping import install_import_hook
 
-    # The tower lets a whole number stand where a float is wanted, as Python itself does.
-    install_import_hook("tlm_book", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+    import tlm_book.signatures
+
+    install_import_hook("tlm_book", "tlm_book.signatures.checked")
 
 _HOME = {
     "Config": "transformer_lm",

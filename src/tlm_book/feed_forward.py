@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
 from tlm_book.derivation import (
     Derivation,
@@ -20,14 +21,6 @@ from tlm_book.derivation import (
     primitive,
     register_rule,
 )
-
-
-def _array(weight: Tensor) -> np.ndarray:
-    return weight.detach().double().cpu().numpy()
-
-
-def _bias(layer: nn.Linear) -> np.ndarray:
-    return np.zeros(layer.out_features) if layer.bias is None else _array(layer.bias)
 
 __all__ = [
     "ACTIVATIONS",
@@ -77,14 +70,14 @@ class FeedForward(nn.Module):
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"W_1", "b_1", "W_2", "b_2"} as float64 arrays, for
         `spec.feed_forward.feed_forward`; a bias that is left out is 0."""
-        return {
-            name: value
-            for i, layer in ((1, self.up), (2, self.down))
-            for name, value in (
-                (f"W_{i}", _array(layer.weight.T)),
-                (f"b_{i}", _bias(layer)),
+        weights = {}
+        for i, layer in ((1, self.up), (2, self.down)):
+            bias = (
+                torch.zeros(len(layer.weight)) if layer.bias is None else layer.bias
             )
-        }
+            weights[f"W_{i}"] = as_float64(layer.weight.T)
+            weights[f"b_{i}"] = as_float64(bias)
+        return weights
 
 
 # --- The layer in torch
@@ -134,9 +127,13 @@ class GatedFeedForward(nn.Module):
         """{"W_G", "W_1", "W_2"}, with biases also {"b_G", "b_1", "b_2"}, as float64
         arrays, for `spec.feed_forward.gated_feed_forward`."""
         layers = {"G": self.gate, "1": self.up, "2": self.down}
-        weights = {f"W_{i}": _array(layer.weight.T) for i, layer in layers.items()}
+        weights = {
+            f"W_{i}": as_float64(layer.weight.T) for i, layer in layers.items()
+        }
         if self.up.bias is not None:
-            weights |= {f"b_{i}": _bias(layer) for i, layer in layers.items()}
+            weights |= {
+                f"b_{i}": as_float64(layer.bias) for i, layer in layers.items()
+            }
         return weights
 
 
@@ -223,10 +220,12 @@ class MixtureOfExperts(nn.Module):
         """{"W_R", "experts"} as float64 arrays, the experts a list of {"W_G", "W_1",
         "W_2"}, for `spec.feed_forward.mixture_of_experts`."""
         matrices = zip(
-            _array(self.gate.mT), _array(self.up.mT), _array(self.down.mT)
+            as_float64(self.gate.mT),
+            as_float64(self.up.mT),
+            as_float64(self.down.mT),
         )
         experts = [{"W_G": g, "W_1": u, "W_2": d} for g, u, d in matrices]
-        return {"W_R": _array(self.router.weight.T), "experts": experts}
+        return {"W_R": as_float64(self.router.weight.T), "experts": experts}
 
 
 @register_rule(GatedFeedForward)

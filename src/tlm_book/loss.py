@@ -96,7 +96,7 @@ def weighted_loss(
     weights: Float[Tensor, "*batch n"] | None = None,
     reduction: str = "weighted",
 ) -> Float[Tensor, ""]:
-    """−Σ w y / Σ w ("weighted", the article), the mean of row losses ("row_mean"),
+    """−Σ w y / Σ w ("weighted", Wojcik's), the mean of row losses ("row_mean"),
     or −Σ w y ("sum"). (W-batch-loss)
 
     Without weights every position counts 1. ValueError for weights of another shape,

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
@@ -67,8 +68,7 @@ class Normalization(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain, "b": bias} as float64, for `spec.normalization.layer_norm`."""
-        weights = {"a": self.weight, "b": self.bias}
-        return {k: w.detach().double().cpu().numpy() for k, w in weights.items()}
+        return {"a": as_float64(self.weight), "b": as_float64(self.bias)}
 
 
 # --- The layer in torch, checked
@@ -110,7 +110,7 @@ class RMSNorm(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain} as float64, for `spec.normalization.rms_norm`."""
-        return {"a": self.weight.detach().double().cpu().numpy()}
+        return {"a": as_float64(self.weight)}
 
 
 @register_rule(RMSNorm)

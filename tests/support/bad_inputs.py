@@ -941,7 +941,7 @@ CASES = [
     Case("heads said_twice pool too small", lambda: heads.said_twice(tokens(0, 1, 1, 2), 3, 1, 0), ValueError, ("m: got 3", "at most 2")),
     Case("heads said_twice m 0", lambda: heads.said_twice(tokens(0, 1), 0, 1, 0), ValueError, ("m: got 0", "at least 1")),
     Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
-    Case("heads rhymes 0", lambda: heads.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
+    Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
     Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),
     Case("heads knock_out negative layer", lambda: heads.knock_out(model(), (-1, 0)), IndexError, ("heads: got (-1, 0)", "a layer below 1")),
     Case("heads knock_out other rows", lambda: heads.knock_out(model(), (0, 0), rows=z(1, 2, 5)), ValueError, ("rows: got shape (1, 2, 5)", "(1, 2, 2)")),

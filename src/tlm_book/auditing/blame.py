@@ -46,17 +46,13 @@ def trace(trial: Trial, x: Shaped[Tensor, "batch n *d"], **extra: Any) -> list[C
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
         waiting.append((map_tensors(args, Tensor.clone), map_tensors(kwargs, Tensor.clone)))
 
-    def leave(path: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            given = waiting.pop()
-            calls.append(Call(path, module, *given, map_tensors(output, Tensor.clone)))
-
-        return hook
+    def leave(path: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        calls.append(Call(path, module, *waiting.pop(), map_tensors(output, Tensor.clone)))
 
     try:
         for path, module in trial.modules.items():
             hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True, prepend=True))
-            hooks.append(module.register_forward_hook(leave(path), with_kwargs=True))
+            hooks.append(module.register_forward_hook(partial(leave, path), with_kwargs=True))
         y = trial.rows(x, **extra)
     finally:
         for handle in hooks:

@@ -31,13 +31,16 @@ def tensor_of(output: Any, name: str = "what the model returns") -> Shaped[Tenso
 
 def tensors_in(thing: Any) -> list[Tensor]:
     """All tensors of nested tuples, lists and mappings, in order."""
-    if isinstance(thing, Tensor):
-        return [thing]
-    if isinstance(thing, Mapping):
-        thing = list(thing.values())
-    if not isinstance(thing, list | tuple):
-        return []
-    return [t for part in thing for t in tensors_in(part)]
+    found, waiting = [], [thing]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, Mapping):
+            waiting += reversed(list(part.values()))
+        elif isinstance(part, list | tuple):
+            waiting += reversed(part)
+    return found
 
 
 def map_tensors(thing: Any, change: Callable[[Tensor], Any]) -> Any:

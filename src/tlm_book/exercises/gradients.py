@@ -13,6 +13,7 @@ from tlm_book.spec.gradients import (
     central_difference,
     feed_forward_backward,
     layer_norm_backward,
+    linear_backward,
     multi_head_backward,
     softmax_jacobian,
     standardize_jacobian,
@@ -131,5 +132,34 @@ EXERCISES = [
             "This is the block with the normalization in front, inside each sum.": lambda dY, X, w: block_backward(dY, X, w)[0],
         },
         tol=1e-4,
+    ),
+    value(
+        "the triple of arrays $\\bar X$ (1 × 2), $\\bar W$ (2 × 2) and $\\bar b$ (length 2)",
+        lambda: linear_backward(np.array([[2.0, 5.0]]), np.array([[1.0, 2.0]]), np.array([[1.0, -1.0], [2.0, 0.0]])),
+        {
+            "What comes back is (Y_01, Y_00): the derivative of a product with respect to one factor is the other.": (
+                np.array([[3.0, 10.0]]), np.array([[5.0, 2.0], [10.0, 4.0]]), np.array([5.0, 2.0])),
+            "X̄ is ȲWᵀ: the matrix is transposed on the way back.": (np.array([[12.0, -2.0]]), np.array([[2.0, 5.0], [4.0, 10.0]]), np.array([2.0, 5.0])),
+            "W̄ is XᵀȲ, and you give its transpose.": (np.array([[-3.0, 4.0]]), np.array([[2.0, 4.0], [5.0, 10.0]]), np.array([2.0, 5.0])),
+        },
+    ),
+    value(
+        "the 2 × 2 matrix $Df(x)$",
+        lambda: standardize_jacobian(np.array([1.0, 3.0]), eps=1.0),
+        {
+            "This is the formula without its second term: σ changes with x, too.": np.array([[1.0, -1.0], [-1.0, 1.0]]) / 4,
+            "ε stands outside the root here.": standardize_jacobian(np.array([1.0, 3.0]), 1.0, "inside"),
+            "With ε = 0 a row of two numbers is standardized to (−1, 1), whatever it is. But ε is 1.": np.zeros((2, 2)),
+        },
+    ),
+    function(
+        "a function `gradient_at(G, c)`: the gradient at cW, when the gradient at W is G",
+        lambda rng, n: (rng.normal(size=(n, 2)), float(rng.uniform(0.5, 3))),
+        lambda G, c: G / c,
+        {
+            "The loss stays, but a step of the same length means less to a larger matrix: the gradient changes.": lambda G, c: G,
+            "It is the other way round: the larger the weights, the smaller the gradient.": lambda G, c: c * G,
+            "One factor of c is enough.": lambda G, c: G / c**2,
+        },
     ),
 ]

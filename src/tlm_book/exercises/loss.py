@@ -94,6 +94,23 @@ def not_rescaled(pieces: list[np.ndarray]) -> float:
     return m + np.log(total)
 
 
+def curvature(z: np.ndarray, beta: float, h: float = 1e-3) -> float:
+    """The second derivative by differences of fourth order."""
+    f = lambda b: -log_softmax(b * z[None])[0, 0]
+    return float((-f(beta + 2 * h) + 16 * f(beta + h) - 30 * f(beta) + 16 * f(beta - h) - f(beta - 2 * h)) / (12 * h * h))
+
+
+def moment(z: np.ndarray, beta: float, k: int) -> float:
+    return float(np.exp(log_softmax(beta * z[None]))[0] @ z**k)
+
+
+def floors_in_bits() -> tuple[float, float]:
+    """From the table of all four texts."""
+    Q = np.array([[1 / 2, 1 / 4], [0, 1 / 4]])
+    entropy = lambda p: float(-(p[p > 0] * np.log2(p[p > 0])).sum())
+    return (entropy(Q.sum(axis=0)) + entropy(Q.sum(axis=1))) / 2, entropy(Q) / 2
+
+
 EXERCISES = [
     function(
         "a function `turn(a, b, m)`: the probability in the one bad place of m at which a model with a in the m − 1 others is as good as one with b"
@@ -171,5 +188,39 @@ EXERCISES = [
             "This is the largest score: nearly right when one score is far ahead.": quiet(lambda pieces: max(z.max() for z in pieces)),
         },
         tol=1e-12,
+    ),
+    value(
+        "a pair: the loss, and the list of the three derivatives",
+        lambda: (float(np.log(4)), [1 / 8, -3 / 4, 5 / 8]),
+        {
+            "The derivative at the token that came is its probability minus 1.": (float(np.log(4)), [1 / 8, 1 / 4, 5 / 8]),
+            "The sign of the derivatives is wrong: a larger score of the right token makes the loss smaller.": (float(np.log(4)), [-1 / 8, 3 / 4, -5 / 8]),
+            "The loss is in bits; natural logarithms are used here.": (2.0, [1 / 8, -3 / 4, 5 / 8]),
+            "This is the loss if token 2 comes.": (float(np.log(8 / 5)), [1 / 8, 1 / 4, -3 / 8]),
+        },
+    ),
+    value(
+        "the pair $(h_0,h_1)$, in bits per letter",
+        floors_in_bits,
+        {
+            "These are bits per text.": (1.8112781244591327, 1.5),
+            "These are nats.": (0.6277410, 0.5198604),
+            "The first letter is a three times out of four, the second twice: the two places have different entropies.": (1.0, 0.75),
+            "This is what a model pays at the second place when it sees nothing or the first letter.": (1.0, 0.6887218755408672),
+        },
+        tol=1e-6,
+    ),
+    function(
+        "a function `second(z, beta)`: the second derivative with respect to β of −log softmax(βz)_x, for a row z of scores; it does not depend on the"
+        " token x",
+        lambda rng, n: (rng.normal(size=n), float(rng.uniform(0.5, 2))),
+        curvature,
+        {
+            "This is the mean of the squares. The square of the mean has to be subtracted.": lambda z, beta: moment(z, beta, 2),
+            "The mean is taken with the probabilities at β, not with equal weights.": lambda z, beta: float(np.var(z)),
+            "The probabilities are those of softmax(βz), not of softmax(z).": lambda z, beta: moment(z, 1.0, 2) - moment(z, 1.0, 1) ** 2,
+            "The sign is wrong.": lambda z, beta: moment(z, beta, 1) ** 2 - moment(z, beta, 2),
+        },
+        tol=1e-6,
     ),
 ]

@@ -6,7 +6,8 @@ import math
 import numpy as np
 
 from tlm_book.exercises.grading import function, value
-from tlm_book.scaling import kept_per_token
+from tlm_book.scaling import kept_per_token, training_cost
+from tlm_book.spec.training import adamw
 from tlm_book.transformer_lm import Config
 
 
@@ -24,6 +25,34 @@ def best_interval(write: float, between: float) -> float:
 def kept_in_depth() -> float:
     deep = Config.gpt2(n_layers=10**8)
     return kept_per_token(deep, activation_checkpointing=True) / kept_per_token(deep)
+
+
+def operations() -> tuple[int, int]:
+    few = Config(10, d_model=4, d_ff=16, n_layers=2, n_heads=2, max_len=8)
+    flops = int(training_cost(few, 1).flops)
+    return (flops - 12 * 2 * 8 * 4) // 6, flops
+
+
+def forgotten(beta_1: float, beta_2: float, s: int) -> float:
+    """Take the steps, and the last of them with t = 1."""
+    w = m = v = np.zeros(1)
+    for t in [*range(1, s + 1), 1]:
+        before = w
+        w, m, v = adamw(w, np.ones(1), m, v, t, 1.0, (beta_1, beta_2), decay=0.0, eps=0.0)
+    return float((before - w)[0])
+
+
+def searched(C: float, A: float, B: float, alpha: float, beta: float) -> float:
+    """The smallest loss on finer and finer grids of log P."""
+    low, high = 0.0, 60.0
+    for _ in range(12):
+        x = np.linspace(low, high, 2001)
+        best = x[np.argmin(A * np.exp(-alpha * x) + B * (6 * np.exp(x) / C) ** beta)]
+        low, high = best - (high - low) / 100, best + (high - low) / 100
+    return float(np.exp(best))
+
+
+grown = lambda beta, s: (1 - beta ** (s + 1)) / (1 - beta)
 
 
 EXERCISES = [
@@ -71,5 +100,51 @@ EXERCISES = [
             "The normalizations keep numbers as well.": 1 / 13,
         },
         tol=1e-4,
+    ),
+    value(
+        "the pair: gigabytes, devices",
+        lambda: (16 * 7, 2),
+        {
+            "The weights alone take this; gradients and AdamW's two means come on top.": (28, 1),
+            "AdamW keeps two means for each weight.": (84, 2),
+            "A 32-bit number has four bytes.": (448, 6),
+            "One device has 80 gigabytes only.": (112, 1),
+        },
+    ),
+    value(
+        "the pair: $P_\\times$, and the operations for one token",
+        operations,
+        {
+            "The matrix that makes scores of rows multiplies, too.": (384, 3072),
+            "Attention's own products, scores and averages, come on top.": (424, 2544),
+            "Two operations are the way forward; the way back costs four more.": (424, 1104),
+            "There are two blocks.": (232, 1776),
+        },
+    ),
+    function(
+        "a function `factor(beta_1, beta_2, s)`: by what factor the first step after the interruption is longer than it should be",
+        lambda rng, n: (float(rng.uniform(0.5, 0.95)), float(rng.uniform(0.9, 0.999)), 3 * n),
+        forgotten,
+        {
+            "v stands below a root.": lambda beta_1, beta_2, s: grown(beta_1, s) / grown(beta_2, s),
+            "The interrupted step is a step, too: s + 1 gradients have gone into the means.":
+                lambda beta_1, beta_2, s: grown(beta_1, s - 1) / math.sqrt(grown(beta_2, s - 1)),
+            "v, too, is divided by too small a number.": lambda beta_1, beta_2, s: grown(beta_1, s),
+            "This is one over what is wanted.": lambda beta_1, beta_2, s: math.sqrt(grown(beta_2, s)) / grown(beta_1, s),
+        },
+        tol=1e-7,
+    ),
+    function(
+        "a function `best_size(C, A, B, alpha, beta)`: the P with the smallest loss",
+        [(1e18, 400.0, 410.0, 0.34, 0.28), (1e20, 400.0, 410.0, 0.34, 0.28), (1e19, 100.0, 900.0, 0.5, 0.3), (6e15, 50.0, 50.0, 0.4, 0.4)],
+        searched,
+        {
+            "C is six times the product of P and D.": lambda C, A, B, alpha, beta: (alpha * A / (beta * B) * C**beta) ** (1 / (alpha + beta)),
+            "This is the best number of tokens.": lambda C, A, B, alpha, beta: (beta * B / (alpha * A) * (C / 6) ** alpha) ** (1 / (alpha + beta)),
+            "Where the two terms are equal, the loss is not smallest: set the derivative to 0.":
+                lambda C, A, B, alpha, beta: (A / B * (C / 6) ** beta) ** (1 / (alpha + beta)),
+            "That would be right for α = β and A = B.": lambda C, A, B, alpha, beta: math.sqrt(C / 6),
+        },
+        tol=1e-5,
     ),
 ]

@@ -2,13 +2,21 @@
 
 import itertools
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tlm_book.exercises.grading import function, holds, value
-from tlm_book.spec.tokenization import TokenPair, encode, learn, vocabulary
+from tlm_book.spec.tokenization import (
+    TokenPair,
+    decode_bytes,
+    encode,
+    learn,
+    replace,
+    text_bytes,
+    vocabulary,
+)
 from tlm_book.tokenization import PATTERN, pre_tokens
 
 MERGES: list[TokenPair] = [(97, 97), (97, 98), (256, 257)]
@@ -53,6 +61,30 @@ def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
 def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[TokenPair]]:
     text = "".join(rng.choice(list("ab"), size=20))
     return bytes(rng.choice([97, 98], size=n).tolist()), learn([text], 4)
+
+
+def encoders() -> dict[str, Callable[[str], list[int]]]:
+    """Changed encoders by their names, with the merges of aaabdaaabac; what they make of a text, as tokens."""
+    def replaced(text: str, order: list[int], backwards: bool = False) -> list[int]:
+        s = text_bytes(text)
+        for k in order:
+            a, b = MERGES[k]
+            s = replace(s[::-1], (b, a), 256 + k)[::-1] if backwards else replace(s, (a, b), 256 + k)
+        return s
+
+    return {
+        "merges in reverse order": lambda text: replaced(text, [2, 1, 0]),
+        "replacement from right to left": lambda text: replaced(text, [0, 1, 2], backwards=True),
+        "no cutting into pre-tokens": lambda text: encode(text, MERGES),
+        "white space left out": lambda text: encode("".join(text.split()), MERGES),
+        "capitals made small": lambda text: encode(text.lower(), MERGES),
+        "sorted tokens": lambda text: sorted(encode(text, MERGES)),
+    }
+
+
+def lossless() -> set[str]:
+    texts = ["aaabdaaabac", "Aab aab", "baaa bab\n", "é aab"]
+    return {name for name, f in encoders().items() if all(decode_bytes(f(text), MERGES) == text.encode() for text in texts)}
 
 
 EXERCISES = [
@@ -109,6 +141,29 @@ EXERCISES = [
                 lambda text: (len(text.split()), len(text.encode())),
             "With bytes for the largest you are right; the smallest is not the number of words either.":
                 lambda text: (text.count(" ") + 1, len(text.encode())),
+        },
+    ),
+    value(
+        "the list of the five bytes of `ñ€`, as numbers from 0 to 255",
+        lambda: list("ñ€".encode()),
+        {
+            "Every byte after the first of a character begins with the digits 10: it is 128 at least.": [195, 49, 226, 2, 44],
+            "The first byte says how many there are: for three it begins with 1110.": [195, 177, 194, 130, 172],
+            "These are the code points. They do not fit into one byte each.": [241, 8364],
+            "The bytes of each character are in reverse order.": [177, 195, 172, 130, 226],
+        },
+    ),
+    value(
+        "the set of those of " + ", ".join(f'"{name}"' for name in encoders()) + " after which dec(enc(S)) = S for every text S",
+        lossless,
+        {
+            "To write one token for a pair never changes the bytes, in whatever order it is done.": {"no cutting into pre-tokens"},
+            "Letters that are made small do not come back.": {
+                "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "capitals made small"},
+            "What is left out does not come back.": {
+                "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "white space left out"},
+            "The order of the tokens is that of the text.": {
+                "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "sorted tokens"},
         },
     ),
 ]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tlm_book.exercises.grading import call, function, holds
+from tlm_book.exercises.grading import call, function, holds, value
 from tlm_book.spec.loss import batch_loss
+from tlm_book.spec.training import adamw, bigram_table, clip
 
 logistic = lambda w: 1 / (1 + np.exp(-w))
 
@@ -71,6 +72,24 @@ def unbiased(estimate: Any) -> Iterator[tuple[str, object]]:
         yield f"On average over all batches of {s} of 5 sequences it is {mean / want:.3f} times the loss of the whole.", np.isclose(mean, want, rtol=1e-9)
 
 
+def after_one_step() -> tuple[float, ...]:
+    w, g = np.array([1.0, -2.0]), np.array([0.3, -5.0])
+    return tuple(adamw(w, g, 0 * w, 0 * w, 1, 0.1, (0.9, 0.99), decay=0.5, eps=0.0)[0].tolist())
+
+
+def first_step(beta_1: float, beta_2: float) -> float:
+    """By the specification: huge t makes its corrections vanish."""
+    one, none = np.ones(1), np.zeros(1)
+    return float(-adamw(none, one, none, none, 10**9, 1.0, (beta_1, beta_2), decay=0.0, eps=0.0)[0][0])
+
+
+def turned_round(answer: Any) -> Iterator[tuple[str, object]]:
+    g = np.asarray(answer, dtype=float)
+    yield "A list of numbers is wanted.", g.ndim == 1 and g.size > 0 and bool(np.isfinite(g).all())
+    yield "The mean of the gradients is not positive.", g.mean() > 0
+    yield "After clipping each to length 1, the mean is not negative.", np.mean([clip(np.array([x]), 1.0)[0] for x in g]) < 0
+
+
 EXERCISES = [
     function(
         "a function `walk_end(n_a, n_b)` for a text of n_a times a and n_b times b, which returns the end w, the loss there, and the bound that η must"
@@ -114,5 +133,42 @@ EXERCISES = [
         unbiased,
         [lambda y, w, N, W: -(w * y).sum() / w.sum(), lambda y, w, N, W: -(w * y).sum() / W, lambda y, w, N, W: (w * y).sum() * N / len(y) / W,
          lambda y, w, N, W: -y.mean(), lambda y, w, N, W: 1.0],
+    ),
+    value(
+        "the pair $(p(a\\mid a),\\,p(b\\mid a))$",
+        lambda: tuple(bigram_table(np.array([0, 1, 0, 0, 1]), 2, D=0.5)[0].tolist()),
+        {
+            "This is counting alone: nothing is taken from the pairs that were seen.": (1 / 3, 2 / 3),
+            "What was taken has not been shared out again.": (1 / 6, 1 / 2),
+            "D is taken from two different pairs, so r(a) = 2 times D is shared out.": (0.8 / 3, 1.7 / 3),
+            "q counts followed tokens plus one: l = (2, 1), so q = (3/5, 2/5).": (1 / 3 + 1 / 18, 2 / 3 - 1 / 18),
+        },
+    ),
+    value(
+        "the pair of new weights",
+        after_one_step,
+        {
+            "The first step moves every weight by η, however large its gradient is.": (0.92, -1.4),
+            "The decay is multiplied by the learning rate.": (0.4, -0.9),
+            "The steps go against the sign of the gradient.": (1.05, -2.0),
+            "Each matrix also shrinks, by the factor 1 − ηλ.": (0.9, -1.9),
+        },
+    ),
+    function(
+        "a function `factor(beta_1, beta_2)`: the length of the first step, divided by η, with ε = 0",
+        lambda rng, n: (float(rng.uniform(0.5, 0.95)), float(rng.uniform(0.9, 0.999))),
+        first_step,
+        {
+            "m is divided by the root of v, so β₂ stands below a root.": lambda beta_1, beta_2: (1 - beta_1) / (1 - beta_2),
+            "This is the correction, that is, one over what is wanted.": lambda beta_1, beta_2: np.sqrt(1 - beta_2) / (1 - beta_1),
+            "That is so with the corrections. They are left out.": lambda beta_1, beta_2: 1.0,
+            "Both means start at 0: after one step they hold the share 1 − β of the gradient.": lambda beta_1, beta_2: beta_1 / np.sqrt(beta_2),
+        },
+    ),
+    holds(
+        "a list of numbers, the gradients of one weight on equally likely batches: their mean is positive, and after clipping each to length 1 it is"
+        " negative",
+        turned_round,
+        [[1.0, 2.0], [-3.0, 1.0, 1.0], [5.0, -1.0], [0.5, -0.4]],
     ),
 ]

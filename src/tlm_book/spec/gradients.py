@@ -227,7 +227,7 @@ def block_backward(
     eps: float = 1e-6,
     eps_mode: str = "outside",
 ) -> tuple[Float[Array, "n d"], dict[str, dict[str, Array]]]:
-    """X̄ and the derivatives of all weights of the article's block, in the form of its
+    """X̄ and the derivatives of all weights of Wojcik's block, in the form of its
     weights `w`. (T-backward-block)
     """
     N1 = layer_norm(X, **w["N_ca"], eps=eps, eps_mode=eps_mode)

@@ -2,7 +2,7 @@
 
     from tlm_book.viewer import attention, merge_stepper, use_style
 
-Written by hand, like the `.js` files beside it. Imports neither torch nor a chapter.
+Each has a folder: view.py, view.js and view.css. Written by hand; imports neither torch nor a chapter.
 """
 
 from tlm_book.viewer.attention import attention

@@ -2,47 +2,7 @@
 // A picture draws in a shadow root, so that the page's styles stay out and its ids stay in. Each number that stands on the
 // screen rounded stands in a <data> element with its full value.
 
-const STYLE = `
-:host { display: block; margin: .5rem 0 1rem; font-size: 14px; line-height: 1.45; }
-* { box-sizing: border-box; }
-.all { --ink: #1f2933; --soft: #5d6673; --line: #cfd5dd; --field: #ffffff; --one: #0072b2; --two: #d55e00; --tint: #c4e7f2;
-  color: var(--ink); max-width: 44rem; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-.all.dark { --ink: #e8ebf0; --soft: #a3acb8; --line: #464d58; --field: #1a1d23; --one: #5cc2e1; --two: #ffb000; --tint: #264378; }
-.title { font-weight: 600; margin: 0 0 .5rem; overflow-wrap: anywhere; }
-.bar { display: flex; flex-wrap: wrap; gap: .4rem .5rem; align-items: center; margin: 0 0 .6rem; }
-.bar button { font: inherit; color: inherit; background: var(--field); border: 1px solid var(--soft); border-radius: 4px;
-  min-width: 40px; min-height: 32px; padding: .1rem .6rem; cursor: pointer; }
-.bar button:hover { border-color: var(--ink); }
-.bar button[aria-disabled="true"] { color: var(--soft); border-color: var(--line); cursor: default; }
-.slider { display: grid; grid-template-columns: minmax(8.5rem, auto) minmax(0, 1fr) 6.5rem; gap: .1rem .75rem; align-items: center;
-  margin: 0 0 .3rem; }
-.slider input { width: 100%; min-height: 28px; margin: 0; accent-color: var(--one); cursor: pointer; }
-.slider span { font-variant-numeric: tabular-nums; }
-.narrow .slider { grid-template-columns: 1fr auto; }
-.narrow .slider input { grid-row: 2; grid-column: 1 / 3; }
-:focus { outline: none; }
-:focus-visible { outline: 3px solid var(--two); outline-offset: 2px; border-radius: 3px; }
-.said { min-height: 2.9em; margin: .5rem 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.said b, bdi { font-weight: 600; white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; }
-.soft { color: var(--soft); font-size: 12px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 13px; margin: .3rem 0; }
-caption { text-align: left; color: var(--soft); font-size: 12px; padding: 0 0 .2rem; }
-th, td { text-align: right; padding: .15rem .4rem; border-bottom: 1px solid var(--line); vertical-align: top; font-weight: 400; }
-thead th { color: var(--soft); font-size: 12px; vertical-align: bottom; }
-.narrow table { font-size: 12px; }
-.narrow th, .narrow td { padding-left: .2rem; padding-right: .2rem; }
-.narrow thead th { font-size: 11px; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-th bdi, td bdi { font-weight: inherit; }
-svg { display: block; overflow: visible; }
-svg text { fill: var(--ink); stroke: none; font-size: 12px; }
-.key { display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; margin: .2rem 0; }
-.key svg { display: inline-block; vertical-align: middle; margin-right: .4rem; }
-@media print {
-  .all.dark { --ink: #1f2933; --soft: #5d6673; --line: #cfd5dd; --field: #ffffff; --one: #0072b2; --two: #d55e00; --tint: #c4e7f2; }
-  .bar button, .slider input { display: none; }
-}
-`;
+const STYLE = "base.css";
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 

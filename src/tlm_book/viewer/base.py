@@ -7,11 +7,16 @@ page the output's `text/html` carries module and state within itself: no network
 import hashlib
 import html
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float64
+
+from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.libraries import library
 
@@ -66,11 +71,21 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
     )
 
 
-def module(name: str) -> str:
-    """The ES module of a small picture: what all share, then its own part. Lines of comment and indents stay out of the page.
+def module(picture: str, *parts: str) -> str:
+    """The ES module of a picture: what all share, then the parts in its folder, the last of which is view.js. A line
+    `const OWN = "view.css";` gives the text of that file its name. Lines of comment and indents stay out of the page.
     """
-    files = [Path(__file__).with_name(f"{file}.js").read_text(encoding="utf-8") for file in ("base", name)]
-    lines = [line.strip() for file in files for line in file.splitlines()]
+    here = Path(__file__).parent
+    lines = []
+    for file in (here / "base.js", *(here / picture / f"{part}.js" for part in (*parts, "view"))):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            style = re.fullmatch(r'const (\w+) = "(\w+\.css)";', line)
+            if style:
+                rules = file.with_name(style[2]).read_text(encoding="utf-8").splitlines()
+                lines += [f"const {style[1]} = `", *rules, "`;"]
+            else:
+                lines.append(line)
+    lines = [line.strip() for line in lines]
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
@@ -224,3 +239,29 @@ def svg(width: int, height: int, label: str, *shapes: str) -> str:
 def point(x: float, y: float) -> str:
     """Two coordinates of a drawing, to a tenth of a pixel: the same on every machine."""
     return f"{round(x, 1) + 0:g} {round(y, 1) + 0:g}"
+
+
+# ---- a row of scores, for the two pictures of softmax -------------------------------------------------------------------
+
+
+def scores_of(scores: Any, most: int, count: str) -> Float64[np.ndarray, "n"]:
+    """The scores in float64. TypeError for what is no real number, ValueError for what is no row of 1 to `most` finite numbers."""
+    try:
+        z = np.asarray(as_array(scores))
+    except ValueError as error:
+        raise ValueError(f"scores: got no array ({error}), want {count} numbers") from None
+    expects(z.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {z.dtype}", "real numbers", TypeError)
+    expects(z.ndim == 1 and 1 <= z.size <= most, "scores", f"shape {z.shape}", f"from 1 to {most} numbers")
+    expects(bool(np.isfinite(z).all()), "scores", "numbers that are not finite", "finite numbers")
+    return z.astype(np.float64)
+
+
+def softmax(z: Float64[np.ndarray, "n"], tau: float = 1.0) -> Float64[np.ndarray, "n"]:
+    """exp(z/τ), divided by its sum."""
+    e = np.exp((z - z.max()) / tau)
+    return e / e.sum()
+
+
+def weight_bar(w: float, signs: int) -> str:
+    """A weight as a number and a bar, which has so many signs for weight 1."""
+    return f'{w:.3f} <span aria-hidden="true">{"█" * round(signs * w)}</span>'

@@ -1,18 +1,7 @@
 // Sinusoidal positions as clock hands. The model holds `position` p and `offset` k. Hand i stands at the angle omega[i] · p,
 // clockwise from the top, so its point is (sin, cos): right and up.
 
-const OWN = `
-.clocks { display: grid; grid-template-columns: repeat(auto-fill, minmax(82px, 1fr)); gap: .5rem; max-width: 40rem; margin-top: .5rem; }
-.clocks > div { text-align: center; font-size: 12px; line-height: 1.3; white-space: pre-line; }
-.clocks svg { width: 100%; max-width: 120px; margin: 0 auto .2rem; }
-.face { fill: var(--field); stroke: var(--soft); stroke-width: 1; }
-.tick { stroke: var(--soft); stroke-width: 1; }
-.here { stroke: var(--one); stroke-width: 6; stroke-linecap: round; }
-.there { stroke: var(--two); stroke-width: 2.5; stroke-linecap: round; }
-.turn { fill: none; stroke: var(--ink); stroke-width: 1.3; }
-.tip { fill: var(--ink); }
-.pin { fill: var(--ink); }
-`;
+const OWN = "view.css";
 const ROUNDS = 2; // a turn is drawn as a spiral of at most so many whole rounds; its number is written out in full
 
 const at = (angle, r) => [r * Math.sin(angle), -r * Math.cos(angle)];

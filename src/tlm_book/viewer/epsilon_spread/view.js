@@ -1,20 +1,6 @@
 // The spread of a standardized row over the spread σ of the row, ε outside and inside the root. The model holds `epsilon`, `sigma`.
 
-const OWN = `
-.outside { fill: none; stroke: var(--one); stroke-width: 2.5; }
-.inside { fill: none; stroke: var(--two); stroke-width: 2.5; stroke-dasharray: 7 4; }
-.dot { stroke: var(--field); stroke-width: 1.5; }
-.dot.a { fill: var(--one); }
-.dot.b { fill: var(--two); }
-.grid { stroke: var(--line); stroke-width: 1; }
-.axis { stroke: var(--soft); stroke-width: 1; }
-.sigma { stroke: var(--ink); stroke-width: 1; }
-.mark { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 2 3; }
-svg text.soft { fill: var(--soft); }
-.plot svg { touch-action: pan-y; }
-.plot { cursor: crosshair; }
-th:first-child { white-space: nowrap; }
-`;
+const OWN = "view.css";
 const LOW = -12, HIGH = 3, TOP = 40, BOTTOM = 40, LEFT = 32, RIGHT = 12; // powers of ten; css pixels
 
 const outside = (sigma, eps) => sigma / (sigma + eps);

@@ -1,6 +1,6 @@
 """An interactive picture of attention weights: every head at a glance, one or two in detail, the text shaded.
 
-The picture is one ES module, `base.js` and `attention.js`, with two hosts. In a live notebook anywidget runs it and the
+The picture is one ES module, `base.js` and the files beside this one, with two hosts. In a live notebook anywidget runs it and the
 view's traits follow the reader's choices. On a static page the output's `text/html` carries the module, the weights and
 the tokens within itself: no network, no kernel. Written by hand.
 """
@@ -54,7 +54,7 @@ class View(Picture):
     `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
     """
 
-    _esm = module("attention")
+    _esm = module("attention", "look", "shades", "names")
     _word = "attention"
     layer = traitlets.Int(0).tag(sync=True, picture=True)
     head = traitlets.Int(0).tag(sync=True, picture=True)

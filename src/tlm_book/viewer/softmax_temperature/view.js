@@ -1,21 +1,6 @@
 // Softmax as bars. The model holds `temperature` τ; or, where the scores are given for several widths d, `width`.
 
-const OWN = `
-.bar .slider { flex: 1 1 16rem; margin: 0; }
-table { table-layout: fixed; }
-.sums { table-layout: auto; max-width: 26rem; }
-table:not(.sums) th:first-child { width: 22%; overflow-wrap: anywhere; }
-.score { width: 5.2em; }
-td data { display: block; }
-.weight { display: grid; grid-template-columns: minmax(0, 1fr) 3.4em; gap: .4rem; align-items: center; }
-.track { height: 15px; background: linear-gradient(var(--line), var(--line)) center / 100% 1px no-repeat; }
-.track i { display: block; height: 100%; background: var(--one); border-radius: 0 2px 2px 0; min-width: 1px; }
-.second .track i { background: var(--two); }
-.narrow .two .weight { grid-template-columns: minmax(0, 1fr); gap: 0; }
-.narrow .two .track { height: 10px; }
-.narrow table:not(.sums) th:first-child { width: 25%; }
-.narrow .score { width: 4.6em; }
-`;
+const OWN = "view.css";
 
 // The weights softmax(s/τ); subtracting the largest score changes nothing and keeps the exponentials finite.
 function softmax(scores, tau) {

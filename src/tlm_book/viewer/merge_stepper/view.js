@@ -1,31 +1,6 @@
 // The merges of a text, one at a time. The model holds one number, `step`: how many merges are applied.
 
-const OWN = `
-.tokens { display: flex; flex-wrap: wrap; gap: 8px 3px; padding: 8px 2px; min-height: 3rem; }
-.tokens > span { display: inline-flex; max-width: 100%; border-radius: 5px; }
-.tokens bdi { border: 1px solid var(--soft); border-radius: 4px; padding: .1rem .35rem; min-width: 1.5em; text-align: center;
-  font-weight: 400; min-width: 0; background: var(--field); }
-.tokens .pair { box-shadow: 0 0 0 3px var(--two); }
-.tokens .pair bdi:first-child { border-radius: 4px 0 0 4px; }
-.tokens .pair bdi:last-child { border-radius: 0 4px 4px 0; border-left-style: dashed; }
-.tokens .fresh bdi { background: var(--tint); border-color: var(--one); border-bottom-width: 3px; }
-@media (prefers-reduced-motion: no-preference) {
-  .tokens .fresh { animation: fuse .35s ease-out; }
-  @keyframes fuse { from { letter-spacing: .35em; opacity: .4; } }
-}
-.steps { max-height: 15rem; overflow-y: auto; position: relative; }
-.steps tr.now th, .steps tr.now td { background: var(--tint); }
-.steps th bdi, .steps td bdi { border: 1px solid var(--line); border-radius: 3px; padding: 0 .25rem; }
-.steps th bdi, .steps td bdi { max-width: 8em; display: inline-block; overflow: hidden; text-overflow: ellipsis; white-space: pre;
-  vertical-align: bottom; line-height: 1.35; }
-.steps th:nth-child(2), .steps td { padding-left: .2rem; padding-right: .2rem; white-space: nowrap; }
-.narrow .steps td bdi { max-width: 4em; }
-.narrow .steps tr > :nth-child(3) { display: none; }
-.steps td:nth-child(2), .steps td:nth-child(3), .steps th:nth-child(2), .steps th:nth-child(3) { text-align: left; }
-@media print { .steps { max-height: none; } }
-.slider { flex: 1 1 12rem; margin: 0; grid-template-columns: auto minmax(4rem, 1fr) 4.5rem; }
-.narrow .slider { flex-basis: 100%; }
-`;
+const OWN = "view.css";
 const PAUSE = 1100; // milliseconds between two steps of the film
 
 function render({ model, el }) {

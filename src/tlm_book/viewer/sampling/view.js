@@ -2,32 +2,7 @@
 // scores. What was drawn follows from the seed and the number of draws, so moving a slider draws the same numbers u anew.
 
 const MOST_DRAWS = 100000;
-const OWN = `
-.slider { grid-template-columns: 9.5rem minmax(0, 1fr) 4.5rem; }
-.said { min-height: 4.4em; }
-.narrow .said { min-height: 5.9em; }
-table { table-layout: fixed; }
-th:first-child { width: 22%; overflow-wrap: anywhere; }
-.sum { width: 5.2em; }
-.count { width: 7em; }
-.narrow .sum { width: 4.2em; }
-.narrow .count { width: 4.4em; }
-td data { display: block; }
-.weight { display: grid; grid-template-columns: minmax(0, 1fr) 3.4em; gap: .4rem; align-items: center; }
-.narrow .weight { grid-template-columns: minmax(0, 1fr); gap: 0; }
-.track { height: 15px; position: relative; background: linear-gradient(var(--line), var(--line)) center / 100% 1px no-repeat; }
-.narrow .track { height: 10px; }
-.track i { display: block; height: 100%; background: var(--one); border-radius: 0 2px 2px 0; }
-.after .track i { background: var(--two); }
-/* The tick of the draws. */
-.track b { position: absolute; top: -3px; bottom: -3px; width: 3px; margin-left: -1.5px; background: var(--ink); outline: 1px solid var(--field); }
-tr.cut th, tr.cut td { color: var(--soft); }
-tr.cut bdi { text-decoration: line-through; }
-.counted data { display: inline; }
-.counted small { font-size: inherit; color: var(--soft); display: inline-block; min-width: 3.4em; }
-.narrow .counted small { display: block; }
-.said p { margin: 0; }
-`;
+const OWN = "view.css";
 
 function softmax(scores, tau) { // the first score is the largest
   const e = scores.map((s) => Math.exp((s - scores[0]) / tau)), sum = e.reduce((a, b) => a + b);

@@ -1,0 +1,5 @@
+"""The picture of clock hands: view.py what Python gives it, view.js what it does on the page, view.css how it looks."""
+
+from tlm_book.viewer.clock_hands.view import ClockHands, clock_hands
+
+__all__ = ["ClockHands", "clock_hands"]
