@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 
-# --- The book's model
+# --- For the curious: what a step costs
 
 
 def flops_per_token(config: Config, n: int) -> int:
