@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# --- The bend
+# --- The activation
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
