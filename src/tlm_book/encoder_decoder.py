@@ -76,6 +76,10 @@ class EncoderDecoderConfig(Settings):
         super().__post_init__()
         expects_one_of("norm", self.norm, ("post", "pre"))
         expects_one_of("variant", self.variant, ("sequential",))
+        expects(self.pe != "rotary", "pe", repr(self.pe), "positions that are added")
+        for name in "n_kv_heads norm_kind gated ff_bias n_experts window qk_norm".split():
+            got, only = getattr(self, name), getattr(Settings, name)
+            expects(got == only, name, got, f"{only}: others are for decoders alone")
         sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
         expects_positive(**{name: n for name, n in sizes.items() if n is not None})
         halves, name = self.pe_halves, "pe_halves"

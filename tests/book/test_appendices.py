@@ -79,13 +79,15 @@ def shapes_of_letters():
 
 def test_a_letter_has_one_shape_in_the_whole_book():
     """Or the table of notation names the chapter in which it has another; named tensors have axes, not shapes."""
-    known, odd = shapes_of_letters(), []
+    known = shapes_of_letters()
     assert len(known) > 15
-    for chapter in set(book.chapters()) - set(book.appendices()) - {"named_tensors"}:
-        for letters, shape in DECLARED.findall(markdown(chapter)):
-            for letter in set(re.split(r"\s*,\s*", letters)) & set(known):
-                if plain_shape(shape) not in known[letter][""] | known[letter].get(chapter, set()):
-                    odd.append(f"{chapter}: {letter} is {plain_shape(shape)}")
+    odd = [
+        f"{chapter}: {letter} is {plain_shape(shape)}"
+        for chapter in set(book.chapters()) - set(book.appendices()) - {"named_tensors"}
+        for letters, shape in DECLARED.findall(markdown(chapter))
+        for letter in set(re.split(r"\s*,\s*", letters)) & set(known)
+        if plain_shape(shape) not in known[letter][""] | known[letter].get(chapter, set())
+    ]
     assert not odd, odd
 
 
