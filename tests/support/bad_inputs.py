@@ -910,7 +910,7 @@ CASES = [
     Case("pretrained translate_marian one str", lambda: pretrained.translate_marian(translator(), None, "je"), TypeError, ("sentences: got one str", "a list of str")),
     Case("pretrained translate_marian nothing", lambda: pretrained.translate_marian(translator(), None, []), ValueError, ("sentences: got none", "at least one")),
     Case("exercises check no such chapter", lambda: exercises.check("atention-1", 0), ValueError, ("exercise: got 'atention-1'", "attention-1")),
-    Case("exercises check no such number", lambda: exercises.check("attention-7", 0), ValueError, ("exercise: got 'attention-7'", "attention-6")),
+    Case("exercises check no such number", lambda: exercises.check("attention-9", 0), ValueError, ("exercise: got 'attention-9'", "attention-8")),
     Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
     Case("exercises exercises no such chapter", lambda: exercises.exercises("multihead"), ValueError, ("chapter: got 'multihead'", "multi_head")),
     Case("heads previous_token_score one row", lambda: heads.previous_token_score(z(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),
