@@ -81,6 +81,8 @@ function openFold() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const fold = target?.closest("details") ?? target?.nextElementSibling?.querySelector("details.hide");
   if (target && fold && (target.closest("details") || target.classList.contains("cell-caption"))) fold.open = true;
+  const curious = target?.closest("details.curious");
+  if (curious) curious.open = true;
 }
 
 // The theme follows the reader through a list of contents that it names wrongly; it would then follow every link.

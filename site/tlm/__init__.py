@@ -9,7 +9,7 @@ In a chapter (plain Markdown, so that it also reads well where this extension do
 On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HTML id. A code cell that begins
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
-`html` writes it out. `tabs` puts specification and implementation side by side. `math` writes the mathematics, `links` previews
+`html` writes it out. `tabs` puts specification and implementation side by side, `curious` folds what a reader may skip. `math` writes the mathematics, `links` previews
 statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
 names of the package, `light` keeps the pages light.
 """
@@ -21,7 +21,7 @@ from zlib import crc32
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from tlm import api, catalogue, glossary, light, links, math
+from tlm import api, catalogue, curious, glossary, light, links, math
 from tlm.cells import CaptionsInFolds, CodeCells
 from tlm.html import add_nodes, warn, where
 from tlm.statements import Statements
@@ -80,6 +80,7 @@ def setup(app):
     app.add_transform(KeepPunctuation)
     app.connect("env-check-consistency", check_whole_book)
     math.setup(app)
+    curious.setup(app)
     links.setup(app)
     glossary.setup(app)
     catalogue.setup(app)

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 __all__ = ["PRESETS", "arguments", "in_options", "refuse"]
 
-DEFAULT, PAIRS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani"), ("lei_mao", "pre_norm", "agarwal", "vaswani")
+DEFAULT = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", "llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma")
+PAIRS = ("lei_mao", "pre_norm", "agarwal", "vaswani")
 PRESETS = (*DEFAULT, *(f"encoder-decoder-{name}" for name in PAIRS))
 
 

@@ -96,11 +96,6 @@ class DecoderBlock(nn.Module):
             return Normalization(d_model, eps, eps_mode)
 
         self.norm_attention = normalization()
-        more: dict[str, Any] = {"n_kv_heads": n_kv_heads, "window": window}
-        more |= {"rotary": rotary}
-        more = {name: value for name, value in more.items() if value is not None}
-        if qk_norm:
-            more |= {"qk_norm": True, "qk_eps": eps}
         self.attention = MultiHeadAttention(
             d_model,
             n_heads,
@@ -109,7 +104,11 @@ class DecoderBlock(nn.Module):
             out_bias,
             causal=True,
             scale=scale,
-            **more,
+            n_kv_heads=n_kv_heads,
+            window=window,
+            qk_norm=qk_norm,
+            qk_eps=eps,
+            rotary=rotary,
         )
         self.norm_feed_forward = normalization()
         self.feed_forward: FeedForward | GatedFeedForward | MixtureOfExperts

@@ -76,6 +76,10 @@ class EncoderDecoderConfig(Settings):
         super().__post_init__()
         expects_one_of("norm", self.norm, ("post", "pre"))
         expects_one_of("variant", self.variant, ("sequential",))
+        expects(self.pe != "rotary", "pe", repr(self.pe), "positions that are added")
+        for name in "n_kv_heads norm_kind gated ff_bias n_experts window qk_norm".split():
+            got, only = getattr(self, name), getattr(Settings, name)
+            expects(got == only, name, got, f"{only}: others are for decoders alone")
         sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
         expects_positive(**{name: n for name, n in sizes.items() if n is not None})
         halves, name = self.pe_halves, "pe_halves"
@@ -222,13 +226,8 @@ class CrossBlock(_Block):
         return self._adds(self.norm_self, y, seen), (K, V)
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        layers: dict[str, Any] = {
-            "CA": self.cross_attention,
-            "N_ca": self.norm_cross,
-        }
-        return super().spec_weights() | {
-            name: layer.spec_weights() for name, layer in layers.items()
-        }
+        CA, N_ca = self.cross_attention.spec_weights(), self.norm_cross.spec_weights()
+        return super().spec_weights() | {"CA": CA, "N_ca": N_ca}
 
 
 class State(NamedTuple):
@@ -245,9 +244,7 @@ class State(NamedTuple):
     def select(self, index: Int[Tensor, "k"]) -> "State":
         """The state of some sequences of the batch, in the order of `index`; a sequence
         may come twice."""
-        pick = lambda pairs: [
-            pair and (pair[0][index], pair[1][index]) for pair in pairs
-        ]
+        pick = lambda pairs: [p and (p[0][index], p[1][index]) for p in pairs]
         key_mask = None if self.key_mask is None else self.key_mask[index]
         return State(pick(self.memory), pick(self.past), key_mask, self.length)
 

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# --- The bend
+# --- The activation
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -199,7 +199,7 @@ class MixtureOfExperts(nn.Module):
         sizes = choices.bincount(minlength=self.n_experts).tolist()
         parts = rows[order // self.n_experts_used].split(sizes)
         results = torch.cat([self._expert(e, part) for e, part in enumerate(parts)])
-        back = results[order.argsort()].view(*chosen.shape, -1)
+        back = results[order.argsort()].view(*chosen.shape, x.shape[-1])
         return (weights.unsqueeze(-1) * back).sum(dim=-2).view_as(x)
 
     def _expert(self, e: int, x: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.corpora.rhyming import OTHERS, WORDS, rhymes
 from tlm_book.files import free_folder
 from tlm_book.multi_head import split_heads
 from tlm_book.positional_encoding import sinusoidal_table
@@ -29,17 +30,6 @@ from tlm_book.training import (
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
-    "NOUNS",
-    "PLACES",
-    "KINDS",
-    "FIRST",
-    "LAST",
-    "WORDS",
-    "OTHERS",
-    "charm",
-    "listing",
-    "story",
-    "rhymes",
     "rhyme_tokenizer",
     "new_rhyme_model",
     "train_rhymes",
@@ -57,79 +47,6 @@ __all__ = [
 
 
 # --- A model that reads rhymes
-
-
-NOUNS = (
-    "bell boat bread candle cat clock cloud crow drum egg fiddle fox garden goat hat "
-    "hen horse jar kettle key ladder lamp lantern leaf map mill moon mouse needle "
-    "onion owl pear pebble pot ribbon river rope salt sea seed shell shoe spoon star "
-    "stone stove tree wheel wind window"
-).split()
-PLACES = (
-    "bridge field forest harbour hill inn island market meadow shore tower valley "
-    "well wood"
-).split()
-KINDS = (
-    "black blue brown cold golden green grey heavy little long old pale quiet red "
-    "round silver small soft warm white"
-).split()
-FIRST = (
-    "Ada Bram Cora Dario Elin Finn Greta Hugo Ida Jonas Kaia Lena Milo Nora Otto "
-    "Petra Quinn Rosa Sven Tilda Ugo Vera Wim Xenia Yara Zeno"
-).split()
-LAST = (
-    "Alder Birk Crane Dale Elm Frost Gale Heath Ivers Jarrow Kirk Lund Marsh North "
-    "Oak Pike Quill Reed Stark Thorn Udal Vane Weir Yarrow"
-).split()
-WORDS = NOUNS + PLACES + KINDS + FIRST + LAST
-OTHERS = "a To From the went to with sang Where is In said took".split()
-
-
-def charm(rng: np.random.Generator) -> str:
-    """3 to 24 random words, said 2 to 4 times."""
-    said = " ".join(rng.choice(WORDS, rng.integers(3, 25)))
-    return " ".join([said] * rng.integers(2, 5))
-
-
-def listing(rng: np.random.Generator) -> str:
-    """What is brought to a place, and back."""
-    nouns = rng.choice(NOUNS, rng.integers(3, 8), replace=False)
-    said = ", ".join(f"a {rng.choice(KINDS)} {noun}" for noun in nouns)
-    place = rng.choice(PLACES)
-    return f"To the {place}: {said}. From the {place}: {said}."
-
-
-def story(rng: np.random.Generator) -> str:
-    """Two people, a thing that is lost and found, and what they sing."""
-    first = rng.choice(FIRST, 2, replace=False)
-    one, two = (
-        f"{a} {b}" for a, b in zip(first, rng.choice(LAST, 2, replace=False))
-    )
-    lost, *song = (f"{rng.choice(KINDS)} {rng.choice(NOUNS)}" for _ in range(4))
-    lines = [
-        f"{one} went to the {rng.choice(PLACES)} with a {lost}.",
-        f"{two} sang: {', '.join(song)}.",
-        f"{one} sang: {', '.join(song)}.",
-        f"Where is the {lost}? said {two}.",
-        f"In the {rng.choice(PLACES)}, said {one}.",
-        f"{two} took the {lost} to {one}.",
-    ]
-    return " ".join([*lines[:2], *rng.permutation(lines[2:]), rng.choice(lines)])
-
-
-def rhymes(n: int, seed: int) -> list[str]:
-    """n texts made by rule, in which it pays to look back: charms, lists and stories.
-
-    ValueError when n < 1, TypeError when it is no whole number.
-
-    >>> rhymes(1, seed=279)
-    ['cold Elm North goat cold Elm North goat']
-    """
-    expects_positive(n=n)
-    rng = np.random.default_rng(seed)
-    return [
-        (charm, charm, charm, listing, story)[rng.integers(5)](rng) for _ in range(n)
-    ]
 
 
 def rhyme_tokenizer() -> Tokenizer:

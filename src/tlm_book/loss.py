@@ -135,7 +135,7 @@ def shift(
     return torch.cat((first, tokens[..., :-1]), dim=-1)
 
 
-# --- A large vocabulary: the loss in chunks
+# --- For the curious: the loss in chunks
 
 
 class _ChunkedLoss(torch.autograd.Function):

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
     expects_length,
@@ -17,12 +18,18 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
 )
-from tlm_book.decoder_block import NORMS, VARIANTS, DecoderBlock
+from tlm_book.decoder_block import NORM_KINDS, NORMS, VARIANTS, DecoderBlock
 from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
-from tlm_book.feed_forward import ACTIVATIONS
-from tlm_book.normalization import EPS_MODES, Normalization
-from tlm_book.positional_encoding import KINDS, PositionalEncoding
+from tlm_book.feed_forward import ACTIVATIONS, GATE_ACTIVATIONS, MixtureOfExperts
+from tlm_book.normalization import EPS_MODES, Normalization, RMSNorm
+from tlm_book.positional_encoding import (
+    KINDS,
+    LAYOUTS,
+    PositionalEncoding,
+    RopeScaling,
+    Rotary,
+)
 
 __all__ = [
     "TransformerLM",
@@ -36,6 +43,7 @@ __all__ = [
 
 
 _OF_BLOCKS = "d_head activation norm variant eps eps_mode qkv_bias out_bias scale dropout"
+_OF_BLOCKS += " n_kv_heads norm_kind gated ff_bias n_experts n_experts_used window qk_norm"
 
 
 class TransformerLM(nn.Module):
@@ -57,14 +65,15 @@ class TransformerLM(nn.Module):
         scale = math.sqrt(c.d_model) if c.embed_scale else 1.0
         self.embedding = Embedding(c.vocab_size, c.d_model, scale)
         self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        rotary = _rotary(c)  # one for all blocks
         self.dropout = nn.Dropout(c.dropout)
         self.blocks: Any = nn.ModuleList(
-            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options)
+            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options, rotary=rotary)
             for _ in range(c.n_layers)
         )
         self.norm: Any = nn.Identity()
         if c.final_norm:
-            self.norm = Normalization(c.d_model, c.eps, c.eps_mode)
+            self.norm = _norm(c)
         # Φ
         self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)
         if c.tied:
@@ -122,10 +131,7 @@ class TransformerLM(nn.Module):
 
     def spec_settings(self) -> dict[str, object]:
         """The settings that the specification needs beside the weights."""
-        return {
-            name: getattr(self.config, name)
-            for name in ("activation", "norm", "variant", "eps", "eps_mode", "scale")
-        }
+        return _spec_settings(self.config)
 
 
 # --- Every choice has a name
@@ -137,9 +143,11 @@ _S = TypeVar("_S", bound="Settings")
 @dataclass(frozen=True)
 class Settings:
     """Every choice that makes a transformer language model; the defaults are
-    Wojcik's. (W-tlm-params)
+    Wojcik's. (W-tlm-params, T-family)
 
-    ValueError or TypeError for a value that describes no model.
+    `eps_mode` is for layer norm (RMS norm has ε inside), `rope_…` for pe="rotary". A
+    dict given as `rope_scaling` becomes a `RopeScaling`. ValueError or TypeError for
+    a value that describes no model.
     """
 
     vocab_size: int  # V
@@ -164,16 +172,36 @@ class Settings:
     tied: bool = False  # True: Y is the embedding table, transposed
     scale: float | None = None  # of attention scores; None: 1/√d_head
     dropout: float = 0.0  # in training mode only
+    n_kv_heads: int | None = None  # g: heads of keys and values; None: as many as h
+    norm_kind: str = "layer"  # "rms": the mean is not subtracted
+    gated: bool = False  # True: φ(XW_G) ⊙ XW_1 inside the feed-forward layer
+    ff_bias: bool = True  # biases in the feed-forward layer
+    n_experts: int | None = None  # E: so many gated layers instead of one
+    n_experts_used: int = 2  # of them, for each row
+    window: int | None = None  # w: each row sees itself and the w − 1 before it
+    qk_norm: bool = False  # RMS norm of the queries and keys of each head
+    rope_base: float = 10000.0  # of the angles
+    rope_layout: str = "halves"  # which two entries turn together
+    rope_scaling: RopeScaling | None = None  # for texts longer than in training
 
     def __post_init__(self) -> None:
+        if isinstance(self.rope_scaling, dict):  # read from a file
+            scaling = RopeScaling(**self.rope_scaling)
+            object.__setattr__(self, "rope_scaling", scaling)
         _check_sizes(self)
         _check_numbers(self)
         _check_choices(self)
+        _check_family(self)
 
     @property
     def head_width(self) -> int:
         """The width of the rows of one head: d_head, or d_model / n_heads."""
         return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """How many heads keys and values have: n_kv_heads, or n_heads."""
+        return self.n_kv_heads or self.n_heads
 
     def replace(self: _S, **changes: Any) -> _S:
         """A copy with some fields changed."""
@@ -181,7 +209,10 @@ class Settings:
 
 
 _SIZES = ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len")
-_SWITCHES = ("final_norm", "embed_scale", "qkv_bias", "out_bias", "unembed_bias", "tied")
+_SWITCHES = (
+    *("final_norm", "embed_scale", "qkv_bias", "out_bias", "unembed_bias", "tied"),
+    *("gated", "ff_bias", "qk_norm"),
+)
 
 
 def _is_number(got: object) -> bool:
@@ -214,7 +245,8 @@ def _check_numbers(c: Settings) -> None:
 
 
 def _check_choices(c: Settings) -> None:
-    expects_one_of("activation", c.activation, tuple(ACTIVATIONS))
+    activations = GATE_ACTIVATIONS if c.gated else ACTIVATIONS
+    expects_one_of("activation", c.activation, tuple(activations))
     expects_one_of("norm", c.norm, NORMS)
     variants = VARIANTS if c.norm != "post" else ("sequential",)
     expects_one_of("variant", c.variant, variants)
@@ -225,10 +257,44 @@ def _check_choices(c: Settings) -> None:
         expects(isinstance(got, bool), name, repr(got), "True or False", TypeError)
 
 
+def _check_family(c: Settings) -> None:
+    counts = {name: getattr(c, name) for name in ("n_kv_heads", "n_experts", "window")}
+    expects_positive(**{name: got for name, got in counts.items() if got is not None})
+    expects_positive(n_experts_used=c.n_experts_used)
+    h, g, E = c.n_heads, c.kv_heads, c.n_experts
+    expects(h % g == 0, "n_kv_heads", g, f"a divisor of n_heads = {h}")
+    expects_one_of("norm_kind", c.norm_kind, NORM_KINDS)
+    expects(c.gated or E is None, "gated", c.gated, "True with n_experts")
+    expects(E is None or not c.ff_bias, "ff_bias", c.ff_bias, "False with n_experts")
+    few = E is None or c.n_experts_used <= E
+    expects(few, "n_experts_used", c.n_experts_used, f"at most n_experts = {E}")
+    expects(_is_number(c.rope_base), "rope_base", repr(c.rope_base), "a number", TypeError)
+    expects(1 < c.rope_base < math.inf, "rope_base", c.rope_base, "a finite number > 1")
+    expects_one_of("rope_layout", c.rope_layout, LAYOUTS)
+    got, fits = c.rope_scaling, c.rope_scaling is None or isinstance(c.rope_scaling, RopeScaling)
+    expects(fits, "rope_scaling", repr(got), "None or a RopeScaling", TypeError)
+    k = c.head_width
+    even = c.pe != "rotary" or k % 2 == 0
+    expects(even, "d_head", k, "an even width: entries turn in pairs")
+
+
+_SINCE_2020: dict[str, Any] = {  # Llama, and what grew out of it
+    "norm_kind": "rms",
+    "eps_mode": "inside",
+    "pe": "rotary",
+    "pe_start": 0,
+    "gated": True,
+    "ff_bias": False,
+    "activation": "silu",
+    "out_bias": False,
+    "unembed_bias": False,
+}
+
+
 @dataclass(frozen=True)
 class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
-    Config.gpt2(), Config.lei_mao(V, n_layers=2), …
+    Config.gpt2(), Config.lei_mao(V, n_layers=2), Config.mistral(window=None), …
     """
 
     @classmethod
@@ -344,6 +410,114 @@ class Config(Settings):
         }
         return cls(vocab_size, **settings | changes)
 
+    @classmethod
+    def llama(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
+        """Llama 2 7B: pre-norm with RMS norm, rotary positions, gated feed-forward
+        layers (SwiGLU), no biases.
+        """
+        settings: dict[str, Any] = {
+            "d_model": 4096,
+            "d_ff": 11008,
+            "n_layers": 32,
+            "n_heads": 32,
+            "max_len": 4096,
+            "eps": 1e-5,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
+    @classmethod
+    def qwen2(cls, vocab_size: int = 151936, **changes: Any) -> "Config":
+        """Qwen2 0.5B: as Llama, with shared heads, biases of queries, keys and values,
+        a larger base of the angles, and a tied unembedding.
+        """
+        settings: dict[str, Any] = {
+            "d_model": 896,
+            "d_ff": 4864,
+            "n_layers": 24,
+            "n_heads": 14,
+            "n_kv_heads": 2,
+            "max_len": 131072,
+            "eps": 1e-6,
+            "qkv_bias": True,
+            "rope_base": 1e6,
+            "tied": True,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
+    @classmethod
+    def qwen3(cls, vocab_size: int = 151936, **changes: Any) -> "Config":
+        """Qwen3 0.6B: queries and keys are normalized instead of having biases, and
+        the heads together are wider than the rows.
+        """
+        settings: dict[str, Any] = {
+            "d_model": 1024,
+            "d_ff": 3072,
+            "n_layers": 28,
+            "n_heads": 16,
+            "n_kv_heads": 8,
+            "d_head": 128,
+            "max_len": 40960,
+            "eps": 1e-6,
+            "qk_norm": True,
+            "rope_base": 1e6,
+            "tied": True,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
+    @classmethod
+    def mistral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
+        """Mistral 7B v0.1: as Llama, with shared heads and a window of 4,096 rows."""
+        settings: dict[str, Any] = {
+            "d_model": 4096,
+            "d_ff": 14336,
+            "n_layers": 32,
+            "n_heads": 32,
+            "n_kv_heads": 8,
+            "max_len": 32768,
+            "eps": 1e-5,
+            "window": 4096,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
+    @classmethod
+    def mixtral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
+        """Mixtral 8x7B: as Mistral, without the window, and with eight experts of which
+        each row uses two.
+        """
+        settings: dict[str, Any] = {
+            "d_model": 4096,
+            "d_ff": 14336,
+            "n_layers": 32,
+            "n_heads": 32,
+            "n_kv_heads": 8,
+            "max_len": 32768,
+            "eps": 1e-5,
+            "n_experts": 8,
+            "n_experts_used": 2,
+            "rope_base": 1e6,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
+    @classmethod
+    def gemma(cls, vocab_size: int = 256000, **changes: Any) -> "Config":
+        """Gemma 2B: one head of keys and values for all, GELU in the gate (GeGLU), and
+        embeddings scaled by √d_model and tied.
+        """
+        settings: dict[str, Any] = {
+            "d_model": 2048,
+            "d_ff": 16384,
+            "n_layers": 18,
+            "n_heads": 8,
+            "n_kv_heads": 1,
+            "d_head": 256,
+            "max_len": 8192,
+            "eps": 1e-6,
+            "activation": "gelu_tanh",
+            "embed_scale": True,
+            "tied": True,
+        }
+        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+
 
 def _expects_config(config: Config) -> Config:
     got = type(config).__name__
@@ -354,8 +528,21 @@ def _expects_config(config: Config) -> Config:
 # --- The model in torch
 
 
+def _norm(c: "Config") -> nn.Module:
+    if c.norm_kind == "rms":
+        return RMSNorm(c.d_model, c.eps)
+    return Normalization(c.d_model, c.eps, c.eps_mode)
+
+
+def _rotary(c: "Config") -> Rotary | None:
+    if c.pe != "rotary":
+        return None
+    return Rotary(c.head_width, c.max_len, c.rope_base, c.rope_layout, c.rope_scaling)
+
+
 def _initialize(model: TransformerLM) -> None:
     c, std = model.config, 0.02
+    small = std / math.sqrt(2 * c.n_layers)
     nn.init.normal_(
         model.embedding.table.weight,
         std=1 / math.sqrt(c.d_model) if c.embed_scale else std,
@@ -365,25 +552,37 @@ def _initialize(model: TransformerLM) -> None:
             # its result is added to the stream
             writes = name.endswith(("attention.out", "feed_forward.down"))
             if layer.weight is not model.embedding.table.weight:
-                nn.init.normal_(
-                    layer.weight,
-                    std=std / math.sqrt(2 * c.n_layers) if writes else std,
-                )
+                nn.init.normal_(layer.weight, std=small if writes else std)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+        elif isinstance(layer, MixtureOfExperts):
+            nn.init.normal_(layer.gate, std=std)
+            nn.init.normal_(layer.up, std=std)
+            nn.init.normal_(layer.down, std=small)
 
 
 def _spec_weights(model: TransformerLM) -> dict[str, object]:
     c, Phi = model.config, model.unembedding
     return {
         **model.embedding.spec_weights(),
-        "P": None if c.pe == "none" else model.position.spec_weights()["P"],
+        "P": None if c.pe in ("none", "rotary") else model.position.spec_weights()["P"],
         "blocks": [block.spec_weights() for block in model.blocks],
         "N": model.norm.spec_weights() if c.final_norm else None,
-        "Y": Phi.weight.T.detach().double().cpu().numpy().copy(),
+        "Y": as_float64(Phi.weight.T),
         "b": np.zeros(c.vocab_size)
         if Phi.bias is None
-        else Phi.bias.detach().double().cpu().numpy().copy(),
+        else as_float64(Phi.bias),
+    }
+
+
+def _spec_settings(c: "Config") -> dict[str, object]:
+    same = "activation norm variant eps eps_mode scale norm_kind n_experts_used window"
+    scaling = None if c.rope_scaling is None else dataclasses.asdict(c.rope_scaling)
+    turn = {"base": c.rope_base, "layout": c.rope_layout, "scaling": scaling}
+    return {
+        **{name: getattr(c, name) for name in same.split()},
+        "feed_forward": "experts" if c.n_experts else "gated" if c.gated else "plain",
+        "rotary": turn if c.pe == "rotary" else None,
     }
 
 
@@ -408,28 +607,34 @@ def _transformer_lm(module: TransformerLM) -> Derivation:
 # --- How many numbers
 
 
-def count_parameters(config: Config) -> int:
+def count_parameters(config: Config, active: bool = False) -> int:
     """Numbers that training may change, by formula, without building the model.
-    (W-tlm-params)
+    (W-tlm-params, T-family-count)
 
-    For Wojcik's: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. TypeError
-    for anything but a Config.
+    For Wojcik's: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. With `active`,
+    of the experts only as many as a row uses. TypeError for anything but a Config.
 
     >>> count_parameters(Config.gpt2())
     124439808
     """
     c = _expects_config(config)
     V, d, f, L, M = c.vocab_size, c.d_model, c.d_ff, c.n_layers, c.max_len
-    hk = c.n_heads * c.head_width
-    norm = 2 * d * (c.norm != "none")
-    attention = 3 * d * hk + 3 * hk * c.qkv_bias + hk * d + d * c.out_bias
-    feed_forward = d * f + f + f * d + d
+    k = c.head_width
+    hk, gk = c.n_heads * k, c.kv_heads * k
+    norm = d if c.norm_kind == "rms" else 2 * d
+    qkv = (d + c.qkv_bias) * (hk + 2 * gk) + 2 * k * c.qk_norm
+    attention = qkv + hk * d + d * c.out_bias
+    inner = 2 if c.gated else 1  # matrices from d to f
+    feed_forward = inner * (d + c.ff_bias) * f + (f + c.ff_bias) * d
+    if c.n_experts is not None:
+        used = c.n_experts_used if active else c.n_experts
+        feed_forward = used * feed_forward + d * c.n_experts
     positions = M * d * (c.pe in ("learned", "learned_from_sinusoid"))
     unembedding = d * V * (not c.tied) + V * c.unembed_bias
     return (
         V * d
         + positions
-        + L * (attention + feed_forward + 2 * norm)
-        + 2 * d * c.final_norm
+        + L * (attention + feed_forward + 2 * norm * (c.norm != "none"))
+        + norm * c.final_norm
         + unembedding
     )

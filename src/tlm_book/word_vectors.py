@@ -62,8 +62,8 @@ def sgns_loss(
     """
     expects_shape("c", c, tuple(e.shape))
     expects_shape("N", N, (*e.shape[:-1], None, e.shape[-1]))
-    drawn = (N @ e[..., None])[..., 0]
-    return F.softplus(-(e * c).sum(-1)) + F.softplus(drawn).sum(-1)
+    dot = torch.linalg.vecdot
+    return F.softplus(-dot(e, c)) + F.softplus(dot(e[..., None, :], N)).sum(-1)
 
 
 @dataclass(frozen=True)

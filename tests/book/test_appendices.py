@@ -54,6 +54,43 @@ def test_appendices_state_nothing():
     assert not [id_ for name in book.appendices() for id_ in re.findall(r'<a id="([A-Z]-[\w.\-]+)"></a>', markdown(name))]
 
 
+DECLARED = re.compile(  # at the beginning of a formula: $E,C\\in\\mathbb R^{V\\times d}
+    r"(?<=\$)([A-Z](?:_[12])?(?:\s*,\s*[A-Z](?:_[12])?)*)\s*\\in\s*\\mathbb\s*\{?R\}?\s*\^\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\w)"
+)
+LETTERS = re.compile(r"^\| (\$[A-Z](?:_[12])?\$(?:, \$[A-Z](?:_[12])?\$)*) \| [^|]+ \| ([^|]*)\| ([^|]*)\|$", re.M)
+FORMULA = re.compile(r"\$([^$]+)\$")
+
+
+def plain_shape(formula):
+    return re.sub(r"\\(?:mathrm|text)|[{}\s\\,]", "", formula.replace("\\times", "×"))
+
+
+def shapes_of_letters():
+    """{letter: {chapter or "": shapes}} from the table of notation; no letter stands there twice."""
+    found = {}
+    for letters, shapes, others in LETTERS.findall(markdown("notation")):
+        for letter in FORMULA.findall(letters):
+            assert letter not in found, f"{letter} stands in the table twice"
+            found[letter] = {"": {*map(plain_shape, FORMULA.findall(shapes))}}
+            for chapter, said in re.findall(r"`(\w+)`: ([^;]*)", others):
+                found[letter][chapter] = {*map(plain_shape, FORMULA.findall(said))}
+    return found
+
+
+def test_a_letter_has_one_shape_in_the_whole_book():
+    """Or the table of notation names the chapter in which it has another; named tensors have axes, not shapes."""
+    known = shapes_of_letters()
+    assert len(known) > 15
+    odd = [
+        f"{chapter}: {letter} is {plain_shape(shape)}"
+        for chapter in set(book.chapters()) - set(book.appendices()) - {"named_tensors"}
+        for letters, shape in DECLARED.findall(markdown(chapter))
+        for letter in set(re.split(r"\s*,\s*", letters)) & set(known)
+        if plain_shape(shape) not in known[letter][""] | known[letter].get(chapter, set())
+    ]
+    assert not odd, odd
+
+
 def test_the_glossary_names_objects():
     entries = TERM.findall(page("glossary"))
     assert len(entries) >= 60 and page("glossary").count('<a id="') == len(entries)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import Causal
+from tlm_book.feed_forward import MixtureOfExperts
 from tlm_book.transformer_lm import Config, TransformerLM
 
 D, V, N, B = 8, 13, 9, 2  # width, tokens, rows, sequences
@@ -1063,4 +1064,132 @@ CLEAN += [
     Case("T5", t5),
     Case("a left-padded batch", lambda: left_padded(hugging_face("GPT2", n_positions=32, n_embd=16, n_layer=2, n_head=2)()[0])),
     Case("a left-padded batch whose padding sees all", lambda: left_padded(WithPadding(LeastNumber()))),
+]
+
+
+# --- The family since 2020
+
+
+class WindowOf(Attention):
+    """Row i sees the `back` rows that end `ahead` rows after it."""
+
+    def __init__(self, back: int, ahead: int = 0):
+        super().__init__()
+        self.back, self.ahead = back, ahead
+
+    def later(self, n):
+        ones = torch.ones(n, n, dtype=torch.bool)
+        return ones.triu(1 + self.ahead) | ones.tril(self.ahead - self.back)
+
+
+class Grouped(Attention):
+    """Four heads of queries, two of keys and values; head i reads the one that `mapping` says."""
+
+    def __init__(self, mapping: Callable[[int], int]):
+        super().__init__(heads=4)
+        self.mapping = mapping
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = map(self.split, self.qkv(x).chunk(3, -1))
+        read = [self.mapping(i) for i in range(4)]
+        weights = self.weights(q @ k[..., read, :, :].mT / math.sqrt(q.shape[-1]))
+        return self.out((weights @ v[..., read, :, :]).transpose(-2, -3).flatten(-2))
+
+
+class RotaryCache(nn.Module):
+    """One rotary head, and a step function that keeps the rotated keys; `queries` and `keys`: by how much the step miscounts."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.qkv, self.head = nn.Embedding(V, D), nn.Linear(D, 3 * D), nn.Linear(D, V)
+
+    def turned(self, x: Tensor, at: Tensor) -> Tensor:
+        angle = at[:, None] / 10.0 ** torch.arange(D // 2)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+    def read(self, ids: Tensor, kept: tuple[Tensor, Tensor] | None = None, queries: int = 0, keys: int = 0) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        q, k, v = self.qkv(self.embedding(ids)).chunk(3, -1)
+        at = torch.arange(ids.shape[1]) + (0 if kept is None else kept[0].shape[1])
+        q, k = self.turned(q, at + queries), self.turned(k, at + keys)
+        if kept is not None:
+            k, v = (torch.cat(pair, 1) for pair in zip(kept, (k, v)))
+        scores = q @ k.mT
+        later = torch.arange(k.shape[1]) > at[:, None]
+        return self.head(scores.masked_fill(later, -math.inf).softmax(-1) @ v), (k, v)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.read(ids)[0]
+
+
+def rotary_cache(queries: int, keys: int):
+    model = RotaryCache()
+    return model, tokens(), {"step": lambda ids, kept: model.read(ids, kept, queries, keys)}
+
+
+class Experts(MixtureOfExperts):
+    def weigh(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The results of all experts, with these weights."""
+        return sum(weights[..., e : e + 1] * self._expert(e, x.flatten(0, -2)).view_as(x) for e in range(self.n_experts))
+
+
+class ExpertsChoose(Experts):
+    """The book's experts, but each expert takes half of the rows: those that it likes best, of the whole sequence."""
+
+    def forward(self, x):
+        logits = self.router(x)
+        best = logits.topk((x.shape[-2] + 1) // 2, -2).values[..., -1:, :]
+        return self.weigh(x, logits.softmax(-1) * (logits >= best))
+
+
+class RoomForTheBatch(Experts):
+    """The book's experts, but each takes at most five rows of the batch, the first ones."""
+
+    def forward(self, x):
+        rows_ = x.flatten(0, -2)
+        logits = self.router(rows_)
+        chosen = F.one_hot(logits.argmax(-1), self.n_experts)
+        fits = (chosen > 0) & (chosen.cumsum(0) <= 5)
+        return self.weigh(rows_, fits).view_as(x)
+
+
+class WeightsOverRows(Experts):
+    """The book's experts, but the router's softmax runs over the rows."""
+
+    def forward(self, x):
+        return self.weigh(x, self.router(x).softmax(-2))
+
+
+FAMILY = {  # small sizes for the presets since 2020
+    "llama": {},
+    "qwen2": {"n_kv_heads": 2},
+    "qwen3": {"n_kv_heads": 2, "d_head": 4},
+    "mistral": {"n_kv_heads": 2, "window": 3},
+    "mixtral": {"n_kv_heads": 2, "n_experts": 4},
+    "gemma": {"n_kv_heads": 1, "d_head": 4},
+}
+
+
+def of_the_family(name: str) -> Callable[[], tuple[nn.Module, Tensor]]:
+    sizes = {"d_model": D, "d_ff": 16, "n_layers": 2, "n_heads": 4, "max_len": 16} | FAMILY[name]
+    return lambda: (TransformerLM(getattr(Config, name)(V, **sizes)), tokens())
+
+
+PLANTED += [
+    Case("a window that reaches one row ahead", decoder(lambda: WindowOf(4, 1), "attention"), "blocks.1.attention", "1 row ahead"),
+    Case("a cache with keys turned one place too far", lambda: rotary_cache(0, 1), None, "", "cache"),
+    Case("a cache with queries turned one place too far", lambda: rotary_cache(1, 0), None, "", "cache"),
+    Case("experts choose their rows", decoder(lambda: ExpertsChoose(D, 12, 3)), "blocks.1.mix", ""),
+    Case("router's softmax over the rows", decoder(lambda: WeightsOverRows(D, 12, 3)), "blocks.1.mix", ""),
+    Case("room for five rows of the batch", alone(lambda: RoomForTheBatch(D, 12, 2)), "", "", "batch"),
+]
+CLEAN += [  # the first five are not what was meant, but none of them looks ahead
+    Case("a window one row too short", decoder(lambda: WindowOf(2), "attention")),
+    Case("a window one row too long", decoder(lambda: WindowOf(4), "attention")),
+    Case("shared heads, dealt out in turn", decoder(lambda: Grouped(lambda i: i % 2), "attention")),
+    Case("shared heads, all queries on one", decoder(lambda: Grouped(lambda i: 0), "attention")),
+    Case("a cache that counts from one: only distances matter", lambda: rotary_cache(1, 1)),
+    Case("shared heads", decoder(lambda: Grouped(lambda i: i // 2), "attention")),
+    Case("a cache with angles", lambda: rotary_cache(0, 0)),
+    *(Case(f"this book's {name}", of_the_family(name)) for name in FAMILY),
 ]

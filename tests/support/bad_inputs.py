@@ -230,6 +230,14 @@ def saved_folder(call: Callable[[Path], object]) -> object:
         return call(training.save(Path(place) / "model", model(), tokenizer()))
 
 
+def small_llama() -> TransformerLM:
+    return TransformerLM(Config.llama(3, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=4))
+
+
+def hub_tokenizer(**options: object) -> tokenization.HubTokenizer:
+    return tokenization.HubTokenizer(json.loads(tokenization.to_tokenizers(Tokenizer([])).to_str()), **options)
+
+
 def in_folder(call: Callable[[Path], object]) -> object:
     """The call with an empty folder."""
     with tempfile.TemporaryDirectory() as place:
@@ -283,7 +291,26 @@ CASES = [
     Case("Config norm None", lambda: tiny(norm=None), ValueError, ("norm: got None", "'none'")),
     Case("Config variant", lambda: tiny(variant="serial"), ValueError, ("variant: got 'serial'", "'parallel'", "'simplified'")),
     Case("Config eps_mode", lambda: tiny(eps_mode="in"), ValueError, ("eps_mode: got 'in'", "'inside'", "'outside'")),
-    Case("Config pe", lambda: tiny(pe="rotary"), ValueError, ("pe: got 'rotary'", "'sinusoidal'", "'learned'")),
+    Case("Config pe", lambda: tiny(pe="rotatory"), ValueError, ("pe: got 'rotatory'", "'sinusoidal'", "'rotary'")),
+    Case("Config n_kv_heads", lambda: tiny(n_kv_heads=3), ValueError, ("n_kv_heads: got 3", "a divisor of n_heads = 2")),
+    Case("Config n_kv_heads 0", lambda: tiny(n_kv_heads=0), ValueError, ("n_kv_heads: got 0", "at least 1")),
+    Case("Config norm_kind", lambda: tiny(norm_kind="RMS"), ValueError, ("norm_kind: got 'RMS'", "'layer'", "'rms'")),
+    Case("Config gated text", lambda: tiny(gated="yes"), TypeError, ("gated: got 'yes'", "True or False")),
+    Case("Config ff_bias 0", lambda: tiny(ff_bias=0), TypeError, ("ff_bias: got 0", "True or False")),
+    Case("Config qk_norm 1", lambda: tiny(qk_norm=1), TypeError, ("qk_norm: got 1", "True or False")),
+    Case("Config experts of plain layers", lambda: tiny(n_experts=2, ff_bias=False), ValueError, ("gated: got False", "True with n_experts")),
+    Case("Config experts with biases", lambda: tiny(n_experts=2, gated=True), ValueError, ("ff_bias: got True", "False with n_experts")),
+    Case("Config more experts used", lambda: tiny(n_experts=2, gated=True, ff_bias=False, n_experts_used=3), ValueError, ("n_experts_used: got 3", "at most n_experts = 2")),
+    Case("Config n_experts_used 0", lambda: tiny(n_experts_used=0), ValueError, ("n_experts_used: got 0", "at least 1")),
+    Case("Config n_experts half", lambda: tiny(n_experts=1.5), TypeError, ("n_experts: got 1.5", "a whole number")),
+    Case("Config window 0", lambda: tiny(window=0), ValueError, ("window: got 0", "at least 1")),
+    Case("Config activation of a gate", lambda: tiny(activation="sigmoid"), ValueError, ("activation: got 'sigmoid'", "'silu'")),
+    Case("Config rope_base text", lambda: tiny(rope_base="1e4"), TypeError, ("rope_base: got '1e4'", "a number")),
+    Case("Config rope_base 1", lambda: tiny(rope_base=1), ValueError, ("rope_base: got 1", "> 1")),
+    Case("Config rope_layout", lambda: tiny(rope_layout="pairs"), ValueError, ("rope_layout: got 'pairs'", "'halves'", "'interleaved'")),
+    Case("Config rope_scaling number", lambda: tiny(rope_scaling=2.0), TypeError, ("rope_scaling: got 2.0", "None or a RopeScaling")),
+    Case("Config rotary heads of odd width", lambda: tiny(pe="rotary", d_head=3), ValueError, ("d_head: got 3", "an even width")),
+    Case("CachedModel compiled experts", lambda: inference.CachedModel(TransformerLM(tiny(n_experts=2, gated=True, ff_bias=False)), compile=True), ValueError, ("compile: got True", "False for a model with experts")),
     Case("FeedForward activation", lambda: feed_forward.FeedForward(4, 4, "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
     Case("DecoderBlock variant", lambda: decoder_block.DecoderBlock(4, 2, 4, variant="?"), ValueError, ("variant: got '?'", "'parallel'")),
     Case("DecoderBlock norm_kind", lambda: decoder_block.DecoderBlock(4, 2, 4, norm_kind="batch"), ValueError, ("norm_kind: got 'batch'", "'rms'")),
@@ -569,6 +596,8 @@ CASES = [
     Case("EncoderDecoder key_mask", lambda: translator().encode(tokens(1, 2)[None], torch.ones(1, 3, dtype=torch.bool)), ValueError, ("key_mask: got shape (1, 3)", "(1, 2)")),
     Case("EncoderDecoder config", lambda: encoder_decoder.EncoderDecoder(Config(11)), TypeError, ("config: got Config", "EncoderDecoderConfig")),
     Case("EncoderDecoderConfig norm", lambda: encoder_decoder.EncoderDecoderConfig(11, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
+    Case("EncoderDecoderConfig rotary", lambda: encoder_decoder.EncoderDecoderConfig(11, pe="rotary"), ValueError, ("pe: got 'rotary'", "added")),
+    Case("EncoderDecoderConfig window", lambda: encoder_decoder.EncoderDecoderConfig(11, window=4), ValueError, ("window: got 4", "None")),
     Case("EncoderDecoderConfig d_value", lambda: encoder_decoder.EncoderDecoderConfig(11, d_value=0), ValueError, ("d_value: got 0", "at least 1")),
     Case("CrossBlock past", lambda: step_with_a_past(), ValueError, ("y: got 2 rows", "one row")),
     Case("CrossAttention sizes", lambda: multi_head.CrossAttention(8, 3), ValueError, ("n_heads: got 3", "a divisor of d_model = 8")),
@@ -662,6 +691,15 @@ CASES = [
     Case("Tokenizer.train bytes", lambda: Tokenizer.train([b"hello"], 300), TypeError, ("text: got bytes", "str")),
     Case("to_tokenizers one spelling", lambda: tokenization.to_tokenizers(Tokenizer([(97, 98)], ["ab"])), ValueError, ("tokenizer: got two tokens spelled 'ab'",)),
     Case("to_tokenizers pattern", lambda: tokenization.to_tokenizers(Tokenizer([], pattern=r"\w+|\W")), ValueError, ("pattern: got", "tokenizers reads in the same way")),
+    Case("HubTokenizer nothing", lambda: tokenization.HubTokenizer({}), ValueError, ("state: got no field ['normalizer']", "tokenizer.json")),
+    Case("HubTokenizer start", lambda: hub_tokenizer(start=257), ValueError, ("start: got 257", "from 0 to 256")),
+    Case("HubTokenizer size", lambda: hub_tokenizer(size=9), ValueError, ("size: got 9", "at least 257")),
+    Case("HubTokenizer.load no JSON", lambda: in_folder(lambda f: [(f / "t.json").write_text("{"), tokenization.HubTokenizer.load(f / "t.json")]), ValueError, ("path: got", "a tokenizer.json of byte pair encoding")),
+    Case("HubTokenizer.encode special as str", lambda: hub_tokenizer().encode("hi", allowed_special="all"), TypeError, ("allowed_special: got one str", "collection")),
+    Case("HubTokenizer.encode unknown special", lambda: hub_tokenizer().encode("hi", allowed_special=["<s>"]), ValueError, ("allowed_special: got '<s>'", "<|endoftext|>")),
+    Case("HubTokenizer.encode bytes", lambda: hub_tokenizer().encode(b"hi"), TypeError, ("text: got bytes", "str")),
+    Case("HubTokenizer.encode_batch one str", lambda: hub_tokenizer().encode_batch("hi"), TypeError, ("texts: got one str", "list of str")),
+    Case("HubTokenizer.decode too big", lambda: hub_tokenizer().decode([257]), IndexError, ("token: got 257", "from 0 to 256")),
     Case("from_tokenizers no engine", lambda: tokenization.from_tokenizers("tokenizer.json"), TypeError, ("engine: got str", "tokenizers.Tokenizer")),
     Case("to_tiktoken never produced", lambda: tokenization.to_tiktoken(Tokenizer([(98, 99), (97, 98), (257, 99)])), ValueError, ("merges: got token 258",)),
     Case("to_tiktoken names", lambda: tokenization.to_tiktoken(Tokenizer([], ["<a>", "<a>b"])), ValueError, ("specials: got", "none begins another")),
@@ -909,6 +947,17 @@ CASES = [
     Case("pretrained check_fingerprint", lambda: in_folder(lambda f: [(f / ("0" * 40)).write_bytes(b""), (f / "x").symlink_to(f / ("0" * 40)), pretrained.hub.check_fingerprint(f / "x")]), ValueError, ("got a file with fingerprint", "fetch it again")),
     Case("pretrained translate_marian one str", lambda: pretrained.translate_marian(translator(), None, "je"), TypeError, ("sentences: got one str", "a list of str")),
     Case("pretrained translate_marian nothing", lambda: pretrained.translate_marian(translator(), None, []), ValueError, ("sentences: got none", "at least one")),
+    Case("pretrained load_llama no folder", lambda: pretrained.load_llama("./nowhere"), FileNotFoundError, ("name_or_folder: got './nowhere'", "a folder, or a name on the hub")),
+    Case("pretrained load_llama what train saved", lambda: saved_folder(pretrained.load_llama), ValueError, ("config.json", "model_type: got None")),
+    Case("pretrained load_model None", lambda: pretrained.load_model(None), TypeError, ("name_or_folder: got None", "a text or a path")),
+    Case("pretrained load_model what train saved", lambda: saved_folder(pretrained.load_model), ValueError, ("model_type: got None", "'gpt2', 'marian', 'llama'")),
+    Case("pretrained save_llama other model", lambda: pretrained.save_llama(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
+    Case("pretrained save_llama other settings", lambda: pretrained.save_llama(model(), "nowhere"), ValueError, ("model.config.", "as in every Llama")),
+    Case("pretrained save_llama other family", lambda: pretrained.save_llama(small_llama(), "nowhere", family="bert"), ValueError, ("family: got 'bert'", "'mixtral', 'gemma'")),
+    Case("pretrained save_llama other tokenizer", lambda: pretrained.save_llama(small_llama(), "nowhere", ["a"]), TypeError, ("tokenizer: got list", "a Tokenizer, a HubTokenizer or None")),
+    Case("pretrained save_llama small tokenizer", lambda: pretrained.save_llama(small_llama(), "nowhere", Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", "vocab_size = 3")),
+    Case("pretrained llama_config other model", lambda: pretrained.llama_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'llama', 'qwen2'")),
+    Case("pretrained llama_config nothing", lambda: pretrained.llama_config({"model_type": "llama"}), ValueError, ("config.json: got no field ['vocab_size'", "the fields of Llama")),
     Case("exercises check no such chapter", lambda: exercises.check("atention-1", 0), ValueError, ("exercise: got 'atention-1'", "attention-1")),
     Case("exercises check no such number", lambda: exercises.check("attention-9", 0), ValueError, ("exercise: got 'attention-9'", "attention-8")),
     Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
@@ -920,7 +969,7 @@ CASES = [
     Case("heads said_twice pool too small", lambda: heads.said_twice(tokens(0, 1, 1, 2), 3, 1, 0), ValueError, ("m: got 3", "at most 2")),
     Case("heads said_twice m 0", lambda: heads.said_twice(tokens(0, 1), 0, 1, 0), ValueError, ("m: got 0", "at least 1")),
     Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
-    Case("heads rhymes 0", lambda: heads.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
+    Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
     Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),
     Case("heads knock_out negative layer", lambda: heads.knock_out(model(), (-1, 0)), IndexError, ("heads: got (-1, 0)", "a layer below 1")),
     Case("heads knock_out other rows", lambda: heads.knock_out(model(), (0, 0), rows=z(1, 2, 5)), ValueError, ("rows: got shape (1, 2, 5)", "(1, 2, 2)")),

@@ -204,6 +204,12 @@ def of_positional_encoding():
     want = [[math.sin(1), math.cos(1), math.sin(1 / 100), math.cos(1 / 100)], [math.sin(2), math.cos(2), math.sin(2 / 100), math.cos(2 / 100)]]
     yield "sinusoid", s_positional_encoding.sinusoid(2, 4), np.array(want)
     yield "offset_map", s_positional_encoding.offset_map(1, 4) @ np.array(want[0]), np.array(want[1])
+    yield "rope_frequencies", s_positional_encoding.rope_frequencies(4), np.array([1.0, 1 / 100])
+    rows, turned = np.random.default_rng(0).normal(size=(3, 4)), np.empty((3, 4))
+    for p, (a, b, c, e) in enumerate(rows):  # the pairs are (a, c) and (b, e)
+        (fast, slow) = ((math.cos(p), math.sin(p)), (math.cos(p / 100), math.sin(p / 100)))
+        turned[p] = (a * fast[0] - c * fast[1], b * slow[0] - e * slow[1], a * fast[1] + c * fast[0], b * slow[1] + e * slow[0])
+    yield "rotary", s_positional_encoding.rotary(rows), turned
 
 
 def of_inference():

@@ -3,6 +3,7 @@
 Numbers are compared in float64. "Agree to 1e-12" is relative to the largest entry of the specification's result, plus 1.
 """
 
+import dataclasses
 import functools
 import os
 import re
@@ -18,13 +19,13 @@ from torch import nn
 
 from tlm_book import derive, training
 from tlm_book.attention import attention, attention_pattern
-from tlm_book.decoder_block import NORMS, VARIANTS
+from tlm_book.decoder_block import NORM_KINDS, NORMS, VARIANTS
 from tlm_book.derivation import Kind
 from tlm_book.feed_forward import ACTIVATIONS
 from tlm_book.inference import complete, generate
 from tlm_book.loss import shift, weighted_loss
 from tlm_book.normalization import EPS_MODES
-from tlm_book.positional_encoding import KINDS
+from tlm_book.positional_encoding import KINDS, LAYOUTS, RopeScaling
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec.attention import attention as s_attention
@@ -41,13 +42,22 @@ from tlm_book.training import (
 )
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
-PRESETS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani")
+FAMILY: dict[str, dict[str, object]] = {  # since 2020, and what else has to be small
+    "llama": {},
+    "qwen2": {"n_kv_heads": 2},
+    "qwen3": {"n_kv_heads": 2, "d_head": 6},
+    "mistral": {"n_kv_heads": 2, "window": 3},
+    "mixtral": {"n_kv_heads": 2, "n_experts": 3},
+    "gemma": {"n_kv_heads": 1, "d_head": 4},
+}
+PRESETS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", *FAMILY)
 SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 9}
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")
 
 
 def preset(name: str, **changes: object) -> Config:
-    return getattr(Config, name)(11, **SMALL | changes)
+    heads = {"n_heads": 4} | FAMILY[name] if name in FAMILY else {}
+    return getattr(Config, name)(11, **SMALL | heads | changes)
 
 
 def made(config: Config, number: int = 0) -> TransformerLM:
@@ -81,11 +91,15 @@ def by_torch(model: TransformerLM, tokens: torch.Tensor) -> np.ndarray:
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """Any small model that the settings allow."""
-    n_heads, norm, pe = draw(st.integers(1, 4)), draw(st.sampled_from(NORMS)), draw(st.sampled_from(KINDS[:4]))
+    n_heads, norm, pe = draw(st.integers(1, 4)), draw(st.sampled_from(NORMS)), draw(st.sampled_from(KINDS))
     d_head, width = draw(st.none() | st.integers(1, 5)), draw(st.integers(1, 4))
+    if pe == "rotary":
+        d_head, width = d_head and 2 * d_head, 2 * width
     d_model = width * n_heads if d_head is None else width + 1
     if d_model == 1 or (d_model % 2 and pe in ("sinusoidal", "learned_from_sinusoid")):
         d_model *= 2
+    n_experts = draw(st.none() | st.integers(1, 4))
+    gated = n_experts is not None or draw(st.booleans())
     return Config(
         draw(st.integers(1, 12)), d_model, draw(st.integers(1, 9)), draw(st.integers(1, 3)), n_heads, draw(st.integers(1, 8)), d_head,
         activation=draw(st.sampled_from(sorted(ACTIVATIONS))), norm=norm, final_norm=draw(st.booleans()),
@@ -93,6 +107,11 @@ def configs(draw: st.DrawFn) -> Config:
         eps=draw(st.sampled_from([1e-6, 1e-5, 0.1])), eps_mode=draw(st.sampled_from(EPS_MODES)), pe=pe, pe_start=draw(st.integers(0, 5)),
         embed_scale=draw(st.booleans()), qkv_bias=draw(st.booleans()), out_bias=draw(st.booleans()), unembed_bias=draw(st.booleans()),
         tied=draw(st.booleans()), scale=draw(st.none() | st.sampled_from([0.25, 1.0, 2.0])),
+        n_kv_heads=draw(st.none() | st.sampled_from([g for g in range(1, n_heads + 1) if n_heads % g == 0])),
+        norm_kind=draw(st.sampled_from(NORM_KINDS)), gated=gated, ff_bias=n_experts is None and draw(st.booleans()),
+        n_experts=n_experts, n_experts_used=draw(st.integers(1, n_experts or 2)), window=draw(st.none() | st.integers(1, 9)),
+        qk_norm=draw(st.booleans()), rope_base=draw(st.sampled_from([10.0, 1e6])), rope_layout=draw(st.sampled_from(LAYOUTS)),
+        rope_scaling=draw(st.sampled_from([None, RopeScaling("linear", 3.0), RopeScaling("llama3", 8.0, original_max_len=4)])),
     )  # fmt: skip
 
 
@@ -127,27 +146,37 @@ def test_random_models_equal_the_specification(config, data):
 def read_anew(model: TransformerLM) -> dict[str, object]:
     """The arguments of the specification from the settings and the stored weights alone, without the model's `spec_weights`."""
     c, state = model.config, {key: w.double().numpy() for key, w in model.state_dict().items()}
-    h, d = c.n_heads, c.d_model
+    h, g, d = c.n_heads, c.n_kv_heads or c.n_heads, c.d_model
 
     def norm(name: str) -> dict[str, np.ndarray]:
-        return {"a": state[name + ".weight"], "b": state[name + ".bias"]}
+        return {"a": state[name + ".weight"]} | ({} if c.norm_kind == "rms" else {"b": state[name + ".bias"]})
 
-    def block(name: str) -> dict[str, dict[str, np.ndarray]]:
+    def feed_forward(name: str) -> dict[str, object]:
+        layers = {"W_G": "gate", "W_1": "up", "W_2": "down"} if c.gated else {"W_1": "up", "W_2": "down"}
+        if c.n_experts is not None:
+            experts = [{key: state[f"{name}.{layer}"][e].T for key, layer in layers.items()} for e in range(c.n_experts)]
+            return {"W_R": state[name + ".router.weight"].T, "experts": experts}
+        biases = {key.replace("W", "b"): state[f"{name}.{layer}.bias"] for key, layer in layers.items() if c.ff_bias}
+        nothing = {} if c.ff_bias or c.gated else {"b_1": np.zeros(c.d_ff), "b_2": np.zeros(d)}
+        return {key: state[f"{name}.{layer}.weight"].T for key, layer in layers.items()} | biases | nothing
+
+    def block(name: str) -> dict[str, dict[str, object]]:
         qkv, out = (f"{name}.attention.{layer}" for layer in ("qkv", "out"))
-        W = state[qkv + ".weight"].reshape(3, h, -1, d).swapaxes(2, 3)
-        CA = {"W_Q": W[0], "W_K": W[1], "W_V": W[2], "W_O": state[out + ".weight"].T}
+        W = state[qkv + ".weight"].reshape(h + 2 * g, -1, d).swapaxes(1, 2)
+        CA = {"W_Q": W[:h], "W_K": W[h : h + g], "W_V": W[h + g :], "W_O": state[out + ".weight"].T}
         CA["b_O"] = state[out + ".bias"] if c.out_bias else np.zeros(d)
         if c.qkv_bias:
-            CA["b_Q"], CA["b_K"], CA["b_V"] = state[qkv + ".bias"].reshape(3, h, -1)
-        up, down = (f"{name}.feed_forward.{layer}" for layer in ("up", "down"))
-        FF = {"W_1": state[up + ".weight"].T, "b_1": state[up + ".bias"], "W_2": state[down + ".weight"].T, "b_2": state[down + ".bias"]}
+            b = state[qkv + ".bias"].reshape(h + 2 * g, -1)
+            CA["b_Q"], CA["b_K"], CA["b_V"] = b[:h], b[h : h + g], b[h + g :]
+        if c.qk_norm:
+            CA["qk_gain"] = np.stack([state[f"{name}.attention.{part}_norm.weight"] for part in ("query", "key")])
         norms = {} if c.norm == "none" else {"N_ca": norm(f"{name}.norm_attention"), "N_ff": norm(f"{name}.norm_feed_forward")}
-        return {"CA": CA, "FF": FF} | norms
+        return {"CA": CA, "FF": feed_forward(f"{name}.feed_forward")} | norms
 
     table = state["embedding.table.weight"]
     return {
         "E": table * np.sqrt(d) if c.embed_scale else table,
-        "P": None if c.pe == "none" else sinusoid(c.max_len, d, c.pe_start) if c.pe == "sinusoidal" else state["position.table"],
+        "P": None if c.pe in ("none", "rotary") else sinusoid(c.max_len, d, c.pe_start) if c.pe == "sinusoidal" else state["position.table"],
         "blocks": [block(f"blocks.{i}") for i in range(c.n_layers)],
         "N": norm("norm") if c.final_norm else None,
         "Y": (table if c.tied else state["unembedding.weight"]).T,
@@ -167,6 +196,11 @@ def test_random_models_equal_the_specification_with_weights_read_anew(config):
         torch.set_default_dtype(torch.float32)
     x = some_tokens(c, c.max_len)
     settings_ = {"activation": c.activation, "norm": c.norm, "variant": c.variant, "eps": c.eps, "eps_mode": c.eps_mode, "scale": c.scale}
+    settings_ |= {"norm_kind": c.norm_kind, "n_experts_used": c.n_experts_used, "window": c.window}
+    settings_["feed_forward"] = "plain" if not c.gated else "gated" if c.n_experts is None else "experts"
+    if c.pe == "rotary":
+        scaling = c.rope_scaling and dataclasses.asdict(c.rope_scaling)
+        settings_["rotary"] = {"base": c.rope_base, "layout": c.rope_layout, "scaling": scaling}
     assert distance(by_torch(model, x), s_transformer_lm(x.numpy(), **read_anew(model), **settings_)) < 1e-12
 
 
@@ -334,7 +368,7 @@ def test_the_count_of_parameters_is_right(config):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_count_of_parameters_is_right_for_presets(name):
-    config = preset(name, d_head=3)
+    config = preset(name, d_head=6)
     assert count_parameters(config) == sum(p.numel() for p in TransformerLM(config).parameters())
 
 

@@ -11,7 +11,7 @@ import torch
 
 from tlm_book.embedding import Embedding
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 DEFAULTS = {  # Wojcik 2021
     "d_model": (512, "Definition of TransformerLM: d_model = 512"),
@@ -35,6 +35,17 @@ DEFAULTS = {  # Wojcik 2021
     "tied": (False, "Y is a weight matrix of its own"),
     "scale": (None, "scores are divided by √d_head"),
     "dropout": (0.0, "ours: not part of the function"),
+    "n_kv_heads": (None, "W^K and W^V have as many heads as W^Q"),
+    "norm_kind": ("layer", "N(x) = a (x − μ)/(σ + ε) + b"),
+    "gated": (False, "FF(X) = ReLu(X A + k) B + l"),
+    "ff_bias": (True, "k and l"),
+    "n_experts": (None, "one FF in each block"),
+    "n_experts_used": (2, "without experts: without effect"),
+    "window": (None, "◺ alone: row i sees rows 0, …, i"),
+    "qk_norm": (False, "Q(X) = X W^Q"),
+    "rope_base": (10000.0, "without rotary positions: without effect"),
+    "rope_layout": ("halves", "without rotary positions: without effect"),
+    "rope_scaling": (None, "without rotary positions: without effect"),
 }
 PRESETS = {  # what differs from the defaults
     "wojcik": {},
@@ -106,6 +117,92 @@ PRESETS = {  # what differs from the defaults
         "dropout": (0.1, "section 5.4: P_drop = 0.1"),
     },
 }
+SINCE_2020 = {  # what Llama 2 and the models after it have in common; the keys are those of the released config.json
+    "norm_kind": ("rms", "Touvron et al. 2023, section 2.2: RMSNorm before each layer"),
+    "eps_mode": ("inside", "Zhang and Sennrich 2019, as released: √(mean of squares + ε)"),
+    "pe": ("rotary", "section 2.2: rotary positional embeddings"),
+    "pe_start": (0, "no sinusoid: without effect; angles from position 0"),
+    "gated": (True, "section 2.2: SwiGLU"),
+    "ff_bias": (False, "no mlp bias among the released weights"),
+    "activation": ("silu", "hidden_act: silu"),
+    "out_bias": (False, "attention_bias: false"),
+    "unembed_bias": (False, "lm_head has none"),
+}
+PRESETS |= {
+    "llama": SINCE_2020 | {  # Touvron et al. 2023: Llama 2 7B
+        "vocab_size": (32000, "vocab_size; the paper: 32k tokens"),
+        "d_model": (4096, "hidden_size"),
+        "d_ff": (11008, "intermediate_size"),
+        "n_layers": (32, "num_hidden_layers"),
+        "n_heads": (32, "num_attention_heads = num_key_value_heads: the 7B model does not share heads"),
+        "max_len": (4096, "max_position_embeddings; the paper: context length 4k"),
+        "eps": (1e-5, "rms_norm_eps"),
+    },
+    "qwen2": SINCE_2020 | {  # Yang et al. 2024, table 1: Qwen2-0.5B
+        "vocab_size": (151936, "vocab_size: 151,646 tokens, filled up"),
+        "d_model": (896, "hidden_size"),
+        "d_ff": (4864, "intermediate_size"),
+        "n_layers": (24, "num_hidden_layers"),
+        "n_heads": (14, "num_attention_heads"),
+        "n_kv_heads": (2, "num_key_value_heads"),
+        "max_len": (131072, "max_position_embeddings"),
+        "eps": (1e-6, "rms_norm_eps"),
+        "qkv_bias": (True, "section 2.2: QKV bias"),
+        "rope_base": (1e6, "rope_theta; section 3.2"),
+        "tied": (True, "tie_word_embeddings"),
+    },
+    "qwen3": SINCE_2020 | {  # Yang et al. 2025, table 1: Qwen3-0.6B
+        "vocab_size": (151936, "vocab_size"),
+        "d_model": (1024, "hidden_size"),
+        "d_ff": (3072, "intermediate_size"),
+        "n_layers": (28, "num_hidden_layers"),
+        "n_heads": (16, "num_attention_heads"),
+        "n_kv_heads": (8, "num_key_value_heads"),
+        "d_head": (128, "head_dim: 16 · 128 = 2 · 1024"),
+        "max_len": (40960, "max_position_embeddings"),
+        "eps": (1e-6, "rms_norm_eps"),
+        "qk_norm": (True, "section 2: QK-Norm in place of QKV bias"),
+        "rope_base": (1e6, "rope_theta"),
+        "tied": (True, "tie_word_embeddings"),
+    },
+    "mistral": SINCE_2020 | {  # Jiang et al. 2023, table 1: Mistral 7B v0.1
+        "vocab_size": (32000, "vocab_size"),
+        "d_model": (4096, "dim"),
+        "d_ff": (14336, "hidden_dim"),
+        "n_layers": (32, "n_layers"),
+        "n_heads": (32, "n_heads"),
+        "n_kv_heads": (8, "n_kv_heads"),
+        "max_len": (32768, "max_position_embeddings of the release; the paper's context_len is 8192"),
+        "eps": (1e-5, "rms_norm_eps"),
+        "window": (4096, "window_size"),
+    },
+    "mixtral": SINCE_2020 | {  # Jiang et al. 2024, table 1: Mixtral 8x7B
+        "vocab_size": (32000, "vocab_size"),
+        "d_model": (4096, "dim"),
+        "d_ff": (14336, "hidden_dim"),
+        "n_layers": (32, "n_layers"),
+        "n_heads": (32, "n_heads"),
+        "n_kv_heads": (8, "n_kv_heads"),
+        "max_len": (32768, "context_len"),
+        "eps": (1e-5, "rms_norm_eps"),
+        "n_experts": (8, "num_experts"),
+        "rope_base": (1e6, "rope_theta"),
+    },
+    "gemma": SINCE_2020 | {  # Gemma Team 2024, table 1: the 2B model
+        "vocab_size": (256000, "vocab_size: 256,128 in the paper's table, 256,000 rows in the release"),
+        "d_model": (2048, "d_model"),
+        "d_ff": (16384, "intermediate_size; the paper's 32,768 are gate and up together"),
+        "n_layers": (18, "layers"),
+        "n_heads": (8, "num heads"),
+        "n_kv_heads": (1, "num KV heads"),
+        "d_head": (256, "head size"),
+        "max_len": (8192, "context length"),
+        "eps": (1e-6, "rms_norm_eps"),
+        "activation": ("gelu_tanh", "section 2: GeGLU; gelu_pytorch_tanh in the release"),
+        "embed_scale": (True, "the released code: times √hidden_size"),
+        "tied": (True, "section 2: shared input and output embeddings"),
+    },
+}
 PAIRS = {  # of encoder and decoder: what differs from the preset of the same name
     "lei_mao": {"source_vocab_size": (None, "one vocabulary: ours"), "d_value": (None, "d_v = d_k"), "pe_halves": (False, "sine and cosine alternate")},
     "agarwal": {"source_vocab_size": (None, "one vocabulary: ours"), "d_value": (None, "d_v = d_k"), "pe_halves": (False, "sine and cosine alternate")},
@@ -130,7 +227,8 @@ def literal(table: dict[str, tuple[object, str]]) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_field_of_a_preset_is_its_sources(name):
-    config = Config.gpt2() if name == "gpt2" else getattr(Config, name)(11)
+    released = "vocab_size" in PRESETS[name]
+    config = getattr(Config, name)(*([] if released else [11]))
     assert fields(config) == {"vocab_size": 11} | literal(DEFAULTS) | literal(PRESETS[name])
 
 
@@ -152,6 +250,22 @@ def test_every_preset_is_in_the_table():
     for kind, table in ((Config, PRESETS), (EncoderDecoderConfig, PAIRS)):
         found = {name for name, entry in vars(kind).items() if isinstance(entry, classmethod)}
         assert found == set(table)
+
+
+KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "mixtral": "Mixtral", "gemma": "Gemma"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_preset_holds_as_many_numbers_as_the_class_of_transformers(name):
+    """Two blocks at full width, without numbers in memory; the whole models are counted in the chapter."""
+    transformers = pytest.importorskip("transformers")
+    c = getattr(Config, name)(n_layers=2)
+    sizes = {"vocab_size": c.vocab_size, "hidden_size": c.d_model, "intermediate_size": c.d_ff, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": c.n_heads, "num_key_value_heads": c.kv_heads, "head_dim": c.head_width}
+    config = getattr(transformers, f"{KINDS[name]}Config")(**sizes, **heads, tie_word_embeddings=c.tied)
+    with torch.device("meta"):
+        theirs = getattr(transformers, f"{KINDS[name]}ForCausalLM")(config)
+    assert count_parameters(c) == sum(weights.numel() for weights in theirs.parameters())
 
 
 # What a setting does, in numbers that stand here

@@ -1,5 +1,6 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -114,6 +115,18 @@ def test_a_changed_setting_is_named(text):
         with pytest.raises(ValueError, match=words):
             train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY | change)
     assert contents(folder) == before
+
+
+def test_a_checkpoint_older_than_a_setting_goes_on_with_its_default(text):
+    folder = begun(text)
+    for state in folder.glob("step-*/state.json"):
+        notes = json.loads(state.read_text(encoding="utf-8"))
+        for name in ("n_kv_heads", "norm_kind", "gated", "ff_bias", "window", "rope_base"):
+            del notes["run"]["model"][name]
+        state.write_text(json.dumps(notes), encoding="utf-8")
+    train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)
+    train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
+    assert contents(text.parent / "model") == contents(text.parent / "whole")
 
 
 def test_a_run_in_progress_is_not_overwritten(text):

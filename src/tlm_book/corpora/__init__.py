@@ -1,4 +1,4 @@
-"""Texts to learn from that a program makes: pairs of French and English sentences, from a grammar.
+"""Texts to learn from that a program makes: pairs of French and English sentences, from a grammar; rhymes, by rule.
 
     from tlm_book.corpora import sentence_pairs
     pairs = sentence_pairs(20_000)
@@ -23,6 +23,7 @@ from tlm_book.corpora.french import (
     with_an,
     with_s,
 )
+from tlm_book.corpora.rhyming import charm, listing, rhymes, story
 
 __all__ = [
     "split_words",
@@ -40,4 +41,8 @@ __all__ = [
     "HELD_OUT",
     "part",
     "split_pairs",
+    "charm",
+    "listing",
+    "story",
+    "rhymes",
 ]

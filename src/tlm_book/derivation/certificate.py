@@ -27,12 +27,13 @@ _ONE_MAP = "T(X)[i] = t(X[i]), one map t for all rows"
 _BY_PLACE = "T(X)[i] = t_i(X[i]), a map t_i for each place i"
 FORMS: dict[str, Form] = {  # by the reason that the leaf gives; for some layers of the book, by its name and the reason
     "one map for all rows": Form("OneMap", _ONE_MAP, ("T-derive-torch",)),
-    "N: one map for all rows": Form("OneMap", _ONE_MAP, ("W-norm-layer",)),
+    "N: one map for all rows": Form("OneMap", _ONE_MAP, ("W-norm-layer", "T-rms-norm")),
     "entry by entry": Form("OneMap", _ONE_MAP, ("T-derive-torch", "W-ff-rowwise")),
     "identity": Form("OneMap", "T(X) = X", ("T-derive-torch",)),
     "identity outside training": Form("OneMap", "T(X) = X", ("T-derive-torch",)),
     "row look-up": Form("OneMap", _ONE_MAP, ("T-embedding-rowwise",)),
     "adds row i of a table to row i": Form("MapOfPlace", _BY_PLACE, ("W-pe-rowwise-claim",)),
+    "turns row i by angles that i fixes": Form("MapOfPlace", _BY_PLACE, ("T-rotary-def",)),
     "a network on row i and the number i": Form("MapOfPlace", _BY_PLACE, ("W-pe-rowwise-claim",)),
     "one map for a fixed memory": Form("OneMap", _ONE_MAP, ("T-cross-attention", "T-derive-torch")),
     "keys and values do not change": Form("OneMap", _ONE_MAP, ("T-cross-attention", "A-parallel")),

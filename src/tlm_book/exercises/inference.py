@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tlm_book.exercises.grading import function
+from tlm_book.exercises.grading import function, value
 from tlm_book.spec.inference import tempered, top_k
 
 
@@ -39,6 +39,14 @@ def read(n: int, m: int) -> tuple[int, int]:
     for step in range(m):
         seen |= set(range(n + step))
     return without, len(seen)
+
+
+def by_writing(n: int, c: int, R: int) -> int:
+    """Write the tokens 0, …, n − 1 into R columns, one by one."""
+    columns = [-1] * R
+    for p in range(n):
+        columns[p % R] = p
+    return columns[c]
 
 
 EXERCISES = [
@@ -103,5 +111,36 @@ EXERCISES = [
             "Where q is larger than p nothing is missing.": lambda p, q: np.abs(p - q) / np.abs(p - q).sum(),
         },
         through=lambda out, p, q: np.minimum(p, q) + (1 - np.minimum(p, q).sum()) * out,
+    ),
+    value(
+        "three tuples of tokens, for instance ((0,), (3, 4), (1, 2))",
+        lambda: ((0,), (0, 1), (0, 1, 2, 3)),
+        {
+            "Top-p takes tokens until their probabilities together reach 0.6; the token that reaches it belongs to them.": ((0,), (0,), (0, 1, 2, 3)),
+            "Min-p asks for a part of the largest probability: 0.2 · 0.4.": ((0,), (0, 1), (0, 1, 2)),
+            "Top-k keeps k tokens, whatever their probabilities.": ((0, 1), (0, 1), (0, 1, 2, 3)),
+            "0.08 is less than 0.1: token 3 stays.": ((0,), (0, 1), (0, 1, 2, 3, 4)),
+        },
+    ),
+    value(
+        "a pair of numbers: bytes for one token, bytes for the text",
+        lambda: (12_288, 402_653_184),
+        {
+            "A key and a value are kept for each token.": (6_144, 201_326_592),
+            "Only two heads have keys and values of their own.": (86_016, 2_818_572_288),
+            "A number has two bytes.": (6_144, 12_288 * 32768),
+            "Every block has a cache of its own.": (512, 16_777_216),
+        },
+    ),
+    function(
+        "a function `newest(n, c, R)`: the token in column c, or −1 while the column is empty",
+        [(n, c, R) for R in (1, 2, 4) for n in (1, 2, 3, 4, 5, 8, 9) for c in range(R)],
+        by_writing,
+        {
+            "That token has not been read yet when n is not a multiple of R.": lambda n, c, R: n // R * R + c,
+            "The first token in the column is overwritten by later ones.": lambda n, c, R: c if c < n else -1,
+            "After n tokens the last one is n − 1.": lambda n, c, R: max(n - (n - c) % R, -1),
+            "An empty column holds no token: −1.": lambda n, c, R: n - 1 - (n - 1 - c) % R,
+        },
     ),
 ]

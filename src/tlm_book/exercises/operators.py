@@ -12,6 +12,7 @@ from tlm_book.spec.operators import (
     is_autoregressive,
     is_causal_pattern,
     masked_softmax,
+    softmax,
 )
 
 
@@ -69,6 +70,31 @@ def counted(maps: Callable[[int, int], int], before: int = 1, top: bool = False)
     return count
 
 
+SCORES = np.array([[5, 7, 7], [0, np.log(3), 9], [0, np.log(2), np.log(5)]])
+OPERATORS = (np.cumsum, lambda x: x - x.mean(), lambda x: np.cumsum(x) / len(x))
+
+
+def without_diagonal() -> tuple[bool, bool]:
+    """A mask that hides the diagonal, row 0 filled with zeros: is it a causal pattern, and do the rows sum to 1?"""
+    X = np.random.default_rng(0).normal(size=(4, 3))
+
+    def weights(X: np.ndarray) -> np.ndarray:
+        A = np.zeros((len(X), len(X)))
+        for i in range(1, len(X)):
+            A[i, :i] = softmax(X[i : i + 1] @ X[:i].T)[0]
+        return A
+
+    return is_causal_pattern(weights, X), bool(np.allclose(weights(X).sum(axis=1), 1))
+
+
+def last_row_of_the_running_sum(S: Any) -> Iterator[tuple[str, object]]:
+    T = lambda X: np.asarray(call(S, X, names=["X"]), dtype=float)
+    texts = [np.random.default_rng(n).normal(size=(n, 3)) for n in (1, 2, 3, 6)]
+    yield "S(X) has to have the shape of X.", all(T(X).shape == X.shape for X in texts)
+    yield "The last row is not that of the running sum.", all(agree(T(X)[-1], X.sum(axis=0), 1e-9) for X in texts)
+    yield "This is the running sum itself.", not all(agree(T(X), np.cumsum(X, axis=0), 1e-9) for X in texts)
+
+
 EXERCISES = [
     function(
         "a function `inverse(Y)` that takes D(X) back to X, for X of shape (n, d)",
@@ -123,5 +149,38 @@ EXERCISES = [
             "Operators on different heights have different numbers of inputs: the last number is a product over heights.":
                 counted(lambda s, i: s ** s**i, top=True),
         },
+    ),
+    value(
+        "the matrix of weights, with three rows",
+        lambda: masked_softmax(SCORES),
+        {
+            "The mask is missing: row 0 may look at itself only.": softmax(SCORES),
+            "These are the weights before they are divided by the sum of their row.": np.tril(np.exp(SCORES)),
+            "A logarithm is no weight: e^log 3 = 3.": np.tril(SCORES) / np.tril(SCORES).sum(axis=1, keepdims=True),
+            "Hidden places have the weight 0, not an equal share.": np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None],
+        },
+    ),
+    value(
+        "three pairs of numbers, in this order: row 1 for X and row 1 for X[:2]",
+        lambda: tuple((float(T(np.array([1.0, 2, 6]))[1]), float(T(np.array([1.0, 2]))[1])) for T in OPERATORS),
+        {
+            "The mean of two rows is not that of three: centring sees that a row is gone.": ((3, 3), (-1, -1), (1, 1.5)),
+            "The third divides by n, the number of all rows, which is 2 for X[:2].": ((3, 3), (-1, 0.5), (1.5, 1.5)),
+            "Rows count from 0: row 1 is the second.": ((1, 1), (-2, -0.5), (1 / 3, 0.5)),
+        },
+    ),
+    value(
+        "a tuple: the set of the rows with NaN, and the two answers as True or False",
+        lambda: ({0}, *without_diagonal()),
+        {
+            "Row 1 still sees row 0: one score is enough for a softmax.": ({0, 1}, True, False),
+            "Zeros in row 0 are the same at every height, and no later row looks at them: test it with is_causal_pattern.": ({0}, False, False),
+            "The weights of row 0 are all 0.": ({0}, True, True),
+        },
+    ),
+    holds(
+        "such a function `S(X)`, for X of shape (n, d)",
+        last_row_of_the_running_sum,
+        [lambda X: np.cumsum(X, axis=0), lambda X: np.zeros_like(X), lambda X: X.sum(axis=0, keepdims=True), lambda X: np.cumsum(X, axis=1)],
     ),
 ]

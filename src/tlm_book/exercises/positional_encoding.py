@@ -1,12 +1,13 @@
 """Graders for the exercises of the chapter positional_encoding."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import function, value
+from tlm_book.exercises.grading import function, holds, value
 from tlm_book.spec.operators import agree
-from tlm_book.spec.positional_encoding import offset_map, sinusoid
+from tlm_book.spec.positional_encoding import offset_map, rotary, sinusoid
 
 
 def nearest(d: int, M: int, order: int = 1) -> int:
@@ -19,12 +20,25 @@ def sines_first(d: int) -> np.ndarray:
     return np.eye(d)[[*range(0, d, 2), *range(1, d, 2)]]
 
 
-def turned(T_of_x: int, T_of_y: int) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
-    """Wrong scores: the rows are turned with these signs."""
-    def scores(X: np.ndarray, Y: np.ndarray, start: int) -> np.ndarray:
-        turn = lambda Z, sign: np.stack([offset_map(sign * (start + p), Z.shape[1]) @ z for p, z in enumerate(Z)])
-        return turn(X, T_of_x) @ turn(Y, T_of_y).T
-    return scores
+def by_formula(query: tuple[float, float], p: float, key: tuple[float, float], q: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """One pair of columns: query and key turned by p and by q radians, and their score."""
+    x, y = (rotary(np.array([pair], dtype=float), np.array([at]))[0] for pair, at in ((query, p), (key, q)))
+    return x, y, float(x @ y)
+
+
+def halves_from_interleaved(columns: int, h: int) -> list[int]:
+    """Column j of the layout halves is this column of the layout interleaved, head by head."""
+    k = columns // h
+    return [i * k + c for i in range(h) for c in (*range(0, k, 2), *range(1, k, 2))]
+
+
+def orthogonal_and_no_rotation(answer: Any) -> Iterator[tuple[str, object]]:
+    A = np.asarray(answer, dtype=float)
+    yield "A matrix of shape (3, 3) is wanted.", A.shape == (3, 3)
+    yield "It is not orthogonal: AAᵀ is not I.", agree(A @ A.T, np.eye(3), tol=1e-9)
+    yield "Its determinant is 1: this is a rotation.", np.linalg.det(A) < 0
+    powers = [np.linalg.matrix_power(A, p) for p in range(1, 101)]
+    yield "One of its first hundred powers is I: two positions are not told apart.", not any(agree(B, np.eye(3), tol=1e-6) for B in powers)
 
 
 def survivors() -> set[str]:
@@ -54,6 +68,25 @@ EXERCISES = [
             "Sine and cosine are exchanged.": lambda vector: round(float(np.arctan2(*vector[7:5:-1]) % (2 * np.pi)) * 1000),
         },
     ),
+    value(
+        "the turned query, the turned key and their score, as a tuple (pair, pair, number)",
+        lambda: by_formula((3, 4), np.pi / 2, (1, 2), np.pi),
+        {
+            "Turned the wrong way: a quarter turn takes (1, 0) to (0, 1).": by_formula((3, 4), -np.pi / 2, (1, 2), -np.pi),
+            "The key must be turned as well, by its own position.": by_formula((3, 4), np.pi / 2, (1, 2), 0),
+            "Query and key have changed places.": by_formula((1, 2), np.pi / 2, (3, 4), np.pi),
+            "Half a turn takes (1, 2) to (−1, −2).": by_formula((3, 4), np.pi / 2, (1, -2), np.pi),
+        },
+    ),
+    value(
+        "the query as a list, and the two columns: (list, number, number)",
+        lambda: ([*range(0, 6, 2), *range(1, 6, 2)], 2 * 4, 2 * (68 - 64) + 1),
+        {
+            "This is the permutation the other way round: from halves to interleaved.": ([0, 3, 1, 4, 2, 5], 2, 34),
+            "The list is right. Column i of the halves comes from column 2i, and column i + k/2 from column 2i + 1.": ([0, 2, 4, 1, 3, 5], 2, 34),
+            "In the layout halves, column 0 and column 1 belong to different pairs.": ([0, 1, 2, 3, 4, 5], 4, 68),
+        },
+    ),
     function(
         "a function `nearest_return(d, M)`: the offset at which two of the first M rows of width d come nearest",
         [(2, 1000), (2, 100), (2, 20), (4, 300), (6, 50)],
@@ -79,19 +112,6 @@ EXERCISES = [
         },
         through=lambda out, k, d: sinusoid(20, d, start=20) @ sines_first(d).T @ np.asarray(out).T,
     ),
-    function(
-        "a function `rotary_scores(X, Y, start)`: all scores of the rows of X and of Y, of shape (n, n), with the first at position `start`",
-        lambda rng, n: (rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), 7 * n),
-        lambda X, Y, start: np.array([[x @ offset_map(q - p, 4) @ y for q, y in enumerate(Y)] for p, x in enumerate(X)]),
-        {
-            "Only one of the two is turned, so the score knows the position itself.": turned(1, 0),
-            "The two are turned in opposite directions: the score depends on p + q.": turned(1, -1),
-            "They are turned backwards: the score depends on p − q.": turned(-1, -1),
-            "The table is added; nothing is turned.":
-                lambda X, Y, start: (X + sinusoid(len(X), 4, start=start)) @ (Y + sinusoid(len(Y), 4, start=start)).T,
-            "No position enters: these are the scores of the rows as they are.": lambda X, Y, start: X @ Y.T,
-        },
-    ),
     value(
         'the set of those of "offset map", "group law", "inner products", "uniqueness" that survive',
         survivors,
@@ -100,5 +120,22 @@ EXERCISES = [
             "Turning by k and then by l is turning by k + l, at any speed.": {"offset map", "inner products"},
             "The inner product is a sum of cosines of the offset, at any speed.": {"offset map", "group law"},
         },
+    ),
+    function(
+        "a function `to_halves(W, h)`: the matrix for the layout halves, with the same shape",
+        lambda rng, n: (rng.normal(size=(n, 12)), 1 + n % 3),
+        lambda W, h: W[:, halves_from_interleaved(12, h)],
+        {
+            "The heads are mixed: the even columns of each head come first, not those of all heads.":
+                lambda W, h: W[:, [*range(0, 12, 2), *range(1, 12, 2)]],
+            "This is the way from halves to interleaved.": lambda W, h: W[:, np.argsort(halves_from_interleaved(12, h))],
+            "Nothing has changed its place.": lambda W, h: W,
+            "The rows of W are not touched: the columns are turned.": lambda W, h: W[np.argsort(np.arange(len(W)) % 2, kind="stable")],
+        },
+    ),
+    holds(
+        "such a matrix $A_1$ of shape (3, 3)",
+        orthogonal_and_no_rotation,
+        [np.eye(3), np.diag([1.0, 1.0, -1.0]), 2 * np.eye(3), -offset_map(1, 4)[:3, :3], np.diag([-1.0, -1.0, -1.0])],
     ),
 ]

@@ -89,6 +89,14 @@ def spread_around_old_means(X: np.ndarray) -> np.ndarray:
     return U / (np.sqrt(np.cumsum(U**2, axis=0) / count) + 1e-6)
 
 
+def first_row(L: int, w: int, i: int) -> int:
+    """Block by block: the rows that the rows so far have read."""
+    rows = {i}
+    for _ in range(L):
+        rows = {j for row in rows for j in range(max(0, row - w + 1), row + 1)}
+    return min(rows)
+
+
 EXERCISES = [
     value(
         "the smallest such vocabulary, a number",
@@ -146,5 +154,37 @@ EXERCISES = [
             "The squares are taken around the means of earlier times, not around that of the rows 0, …, i.": spread_around_old_means,
         },
         tol=1e-6,
+    ),
+    value(
+        "the number of its parameters",
+        lambda: 172,
+        {
+            "The unembedding is tied: one matrix, counted once.": 212,
+            "There is one head of keys and values, not two.": 188,
+            "A gated layer has three matrices.": 148,
+            "An RMS norm has a gain and no bias.": 184,
+            "The last norm stands before the unembedding.": 168,
+        },
+    ),
+    value(
+        "a pair: all, and those that one row meets",
+        lambda: (404, 260),
+        {
+            "The router has weights, too.": (388, 244),
+            "A row meets two of the four experts.": (404, 404),
+            "To choose, a row needs all four logits of the router.": (404, 252),
+            "Each expert is a whole gated layer.": (188, 188),
+        },
+    ),
+    function(
+        "a function `reach(L, w, i)`: the first row on which row i of a model with L blocks and window w may depend",
+        [(L, w, i) for L in (1, 2, 4) for w in (1, 2, 3) for i in (0, 1, 5, 9)],
+        first_row,
+        {
+            "A window of w rows holds the row itself: it reaches back w − 1.": lambda L, w, i: max(0, i - L * w),
+            "Row i reads rows that have themselves read others: each block reaches further.": lambda L, w, i: max(0, i - w + 1),
+            "There is no row before row 0.": lambda L, w, i: i - L * (w - 1),
+            "With a window of one row, every row is alone.": lambda L, w, i: max(0, i - L),
+        },
     ),
 ]

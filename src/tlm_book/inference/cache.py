@@ -15,13 +15,19 @@ from torch.nn.utils.rnn import pad_sequence
 from tlm_book.attention import attention
 from tlm_book.checks import expects, expects_length, expects_positive
 from tlm_book.decoder_block import DecoderBlock
-from tlm_book.feed_forward import GATE_ACTIVATIONS, FeedForward, GatedFeedForward
-from tlm_book.multi_head import MultiHeadAttention
-from tlm_book.normalization import Normalization
+from tlm_book.feed_forward import (
+    GATE_ACTIVATIONS,
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+)
+from tlm_book.multi_head import MultiHeadAttention, windowed_attention
+from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
     "Rows",
+    "Turn",
     "CacheSlot",
     "Cache",
     "CachedModel",
@@ -33,6 +39,9 @@ __all__ = [
 
 
 Rows = Callable[[Float[Tensor, "rows a"]], Float[Tensor, "rows b"]]
+Turn = Callable[
+    [Float[Tensor, "rows a"], Int[Tensor, "rows"] | None], Float[Tensor, "rows a"]
+]
 
 
 def _product(layer: nn.Linear) -> Rows:
@@ -58,21 +67,54 @@ def _normalizer(layer: nn.Module) -> Rows:
     if isinstance(layer, Normalization) and layer.eps_mode == "inside":
         a, b, eps = layer.weight.detach(), layer.bias.detach(), layer.eps
         return lambda X: torch.layer_norm(X, a.shape, a, b, eps)
+    if isinstance(layer, RMSNorm):
+        a, eps = layer.weight.detach(), layer.eps
+        return lambda X: torch.rms_norm(X, a.shape, a, eps)
     return layer.forward
 
 
+def _scale(layer: MultiHeadAttention) -> float:
+    return 1 / math.sqrt(layer.d_head) if layer.scale is None else layer.scale
+
+
 def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
-    """X ↦ (cQ, K, V) of the first head, the second, …, with the score scale c in W_Q."""
+    """X ↦ (cQ, K, V), one group of heads after another: the queries that share a key,
+    the key, the value. The score scale c is in W_Q (unless queries are normalized).
+    """
     expects(
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
     qkv = copy.deepcopy(layer.qkv).requires_grad_(False)
-    c = 1 / math.sqrt(layer.d_head) if layer.scale is None else layer.scale
+    c = 1.0 if layer.query_norm is not None else _scale(layer)
+    h, g, k = layer.n_heads, layer.n_kv_heads, layer.d_head
     for w in qkv.parameters():
-        parts = w.unflatten(0, (3, layer.n_heads, layer.d_head)).clone()
-        parts[0] *= c
-        w.copy_(parts.transpose(0, 1).flatten(0, 2))
+        Q, K, V = w.clone().split((h * k, g * k, g * k))
+        parts = [t.unflatten(0, (g, -1, k)) for t in (c * Q, K, V)]
+        w.copy_(torch.cat(parts, dim=1).flatten(0, 2))
     return _product(qkv)
+
+
+def _turn(layer: MultiHeadAttention) -> Turn | None:
+    """What becomes of queries and keys before they meet: normalized, then rotated by
+    the angles of their positions; None when nothing does.
+    """
+    if layer.query_norm is None and layer.rotary is None:
+        return None
+    g, k = layer.n_kv_heads, layer.d_head
+    r = layer.n_heads // g
+
+    def turn(
+        qkv: Float[Tensor, "rows a"], at: Int[Tensor, "rows"] | None
+    ) -> Float[Tensor, "rows a"]:
+        QK, V = qkv.view(-1, g, r + 2, k).split((r + 1, 1), dim=2)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            Q, K = layer.query_norm(QK[:, :, :r]), layer.key_norm(QK[:, :, r:])
+            QK = torch.cat((_scale(layer) * Q, K), dim=2)  # the norm undoes a scale
+        if layer.rotary is not None:
+            QK = layer.rotary(QK.movedim(0, 2), at).movedim(2, 0)
+        return torch.cat((QK, V), dim=2).flatten(1)
+
+    return turn
 
 
 def _mlp(layer: nn.Module) -> Rows:
@@ -87,6 +129,9 @@ def _mlp(layer: nn.Module) -> Rows:
             return lambda X: down(f(up(X)))
         gate = _product(layer.gate)
         return lambda X: down(f(gate(X)) * up(X))
+    right, got = isinstance(layer, MixtureOfExperts), type(layer).__name__
+    wants = "a feed-forward layer of this book"
+    expects(right, "model", f"a layer {got}", wants, TypeError)
     return layer.forward
 
 
@@ -100,27 +145,36 @@ class _Block:
         self.norm_attention = _normalizer(block.norm_attention)
         self.norm_feed_forward = _normalizer(block.norm_feed_forward)
         self.qkv = _queries_keys_values(block.attention)
+        self.turn = _turn(block.attention)
         self.out = _product(block.attention.out)
         self.mlp = _mlp(block.feed_forward)
 
     def __call__(
-        self, x: Float[Tensor, "rows d"], attend: Rows
+        self,
+        x: Float[Tensor, "rows d"],
+        attend: Rows,
+        at: Int[Tensor, "rows"] | None = None,
     ) -> Float[Tensor, "rows d"]:
-        heads = lambda x: self.out(attend(self.qkv(x)))
         if self.norm == "post":
-            x = self.norm_attention(x + heads(x))
+            x = self.norm_attention(x + self.heads(x, attend, at))
             return self.norm_feed_forward(x + self.mlp(x))
-        attended = heads(self.norm_attention(x))
+        attended = self.heads(self.norm_attention(x), attend, at)
         if self.variant == "parallel":
             return x + attended + self.mlp(self.norm_feed_forward(x))
         y = x + attended
         mlp_out = self.mlp(self.norm_feed_forward(y))
         return (x if self.variant == "simplified" else y) + mlp_out
 
+    def heads(
+        self, x: Float[Tensor, "rows d"], attend: Rows, at: Int[Tensor, "rows"] | None
+    ) -> Float[Tensor, "rows d"]:
+        qkv = self.qkv(x)
+        return self.out(attend(qkv if self.turn is None else self.turn(qkv, at)))
+
 
 class CacheSlot(NamedTuple):
     """Where a step stands: it writes column `columns` of each of the `rows` (one for
-    each text and head) and looks at the first n columns, less the hidden ones.
+    each text and head of keys) and looks at the first n columns, less the hidden ones.
     """
 
     rows: slice | Int[Tensor, "heads"]
@@ -130,50 +184,69 @@ class CacheSlot(NamedTuple):
 
 
 class Cache:
-    """Keys and values of one block, with room for max_len tokens: K (batch·h, k, M) and
-    V (batch·h, M, k). `like` gives device and dtype. (T-cache)
+    """Keys and values of one block, with room for R = max_len tokens, or as many as the
+    window holds: K (batch·g, k, R) and V (batch·g, R, k). Token p stands in column
+    p mod R. `like` gives device and dtype. (T-cache, T-cache-size)
     """
 
     def __init__(
         self, config: Config, batch: int, like: Float[Tensor, "..."]
     ) -> None:
-        h, M = config.n_heads, config.max_len
-        k = config.head_width
-        self.shape = batch, h, k
-        self.K = like.new_zeros(batch * h, k, M)
-        self.V = like.new_zeros(batch * h, M, k)
+        c = config
+        h, g, k = c.n_heads, c.kv_heads, c.head_width
+        self.room = min(c.max_len, c.window or c.max_len)
+        self.window = c.window
+        self.shape = batch, g, h // g, k
+        self.K = like.new_zeros(batch * g, k, self.room)
+        self.V = like.new_zeros(batch * g, self.room, k)
 
-    def fill(self, qkv: Float[Tensor, "rows hkv"]) -> Float[Tensor, "rows hk"]:
-        """What the heads see in texts from their beginning; keeps keys and values."""
-        B, h, k = self.shape
-        q, K, V = qkv.view(B, -1, h, 3, k).permute(3, 0, 2, 1, 4).flatten(1, 2)
-        n = q.shape[1]  # q, K, V: (B·h, n, k)
+    def fill(
+        self, qkv: Float[Tensor, "rows a"], lengths: Sequence[int]
+    ) -> Float[Tensor, "rows hk"]:
+        """What the heads see in texts of these lengths from their beginning; keeps
+        keys and values.
+        """
+        B, g, r, k = self.shape
+        parts = qkv.view(B, -1, g, r + 2, k).movedim(1, 3)  # (B, g, r + 2, n, k)
+        Q, K, V = (t.flatten(1, 2) for t in parts.split((r, 1, 1), dim=2))
+        if self.window is None:
+            seen = attention(Q, K, V, scale=1.0)  # (B, g·r, n, k)
+        else:
+            seen = windowed_attention(Q, K, V, self.window, 1.0)
+        n = K.shape[2]
+        K, V = K.flatten(0, 1), V.flatten(0, 1)
+        if n > self.room:  # the newest token of each column
+            last = torch.tensor(lengths, device=K.device)[:, None] - 1
+            columns = torch.arange(self.room, device=K.device)
+            newest = (last - (last - columns) % self.room).clamp(min=0)
+            at = newest.repeat_interleave(g, 0)[..., None].expand(-1, -1, k)
+            n, K, V = self.room, K.gather(1, at), V.gather(1, at)
         self.K[:, :, :n], self.V[:, :n] = K.mT, V
-        seen = attention(q, K, V, scale=1.0).view(B, h, n, k)
-        return seen.transpose(1, 2).reshape(B * n, h * k)
+        return seen.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def append(
-        self, qkv: Float[Tensor, "B hkv"], at: CacheSlot
+        self, qkv: Float[Tensor, "B a"], at: CacheSlot
     ) -> Float[Tensor, "B hk"]:
         """What the heads see in one new row of each text; keeps its key and value."""
-        B, h, k = self.shape
-        q, K, V = qkv.view(B * h, 3, k).unbind(1)
+        B, g, r, k = self.shape
+        parts = qkv.view(B * g, r + 2, k)
+        *_, K, V = parts.unbind(1)
         self.K[at.rows, :, at.columns] = K
         self.V[at.rows, at.columns] = V
-        scores = torch.bmm(q[:, None], self.K.narrow(2, 0, at.n))  # (B·h, 1, n)
+        Q = parts.narrow(1, 0, r)
+        scores = torch.bmm(Q, self.K.narrow(2, 0, at.n))  # (B·g, r, n)
         if at.hidden is not None:
             scores = scores.masked_fill(at.hidden, float("-inf"))
-        return torch.bmm(scores.softmax(-1), self.V.narrow(1, 0, at.n)).view(
-            B, h * k
-        )
+        seen = torch.bmm(scores.softmax(-1), self.V.narrow(1, 0, at.n))
+        return seen.view(B, g * r * k)
 
     def select(self, texts: Int[Tensor, "b"], n: int) -> None:
         """Only these texts remain, in this order, with their first n columns; one
         may come twice.
         """
-        _, h, k = self.shape
-        heads = (texts[:, None] * h + torch.arange(h, device=texts.device)).flatten()
-        old, self.shape = (self.K, self.V), (len(texts), h, k)
+        _, g, r, k = self.shape
+        heads = (texts[:, None] * g + torch.arange(g, device=texts.device)).flatten()
+        old, self.shape = (self.K, self.V), (len(texts), g, r, k)
         self.K, self.V = (
             kept.new_zeros(len(heads), *kept.shape[1:]) for kept in old
         )
@@ -183,11 +256,12 @@ class Cache:
         """Where a step stands when the texts have `where` tokens: one number if they
         all have as many.
         """
+        R, n = self.room, min(n, self.room)
         if isinstance(where, int):
-            return CacheSlot(slice(None), where, n, None)
-        columns = where.repeat_interleave(self.shape[1])  # the same for each head
-        rows, j = (torch.arange(m, device=where.device) for m in (len(columns), n))
-        return CacheSlot(rows, columns, n, (j > columns[:, None])[:, None])
+            return CacheSlot(slice(None), where % R, n, None)
+        where = where.repeat_interleave(self.shape[1])  # the same for each head
+        rows, j = (torch.arange(m, device=where.device) for m in (len(where), n))
+        return CacheSlot(rows, where % R, n, (j > where[:, None])[:, None])
 
 
 def expects_model(model: TransformerLM) -> None:
@@ -206,7 +280,8 @@ class _Layers:
         c, table = model.config, model.embedding.table.weight.detach()
         self.config = c
         self.E = table * model.embedding.scale
-        self.P = None if c.pe == "none" else model.position.table.detach().clone()
+        added = c.pe not in ("none", "rotary")
+        self.P = model.position.table.detach().clone() if added else None
         self.blocks = [_Block(block) for block in model.blocks]
         self.norm = _normalizer(model.norm)
         self.unembed = _product(model.unembedding)
@@ -218,10 +293,13 @@ class _Layers:
         return X if self.P is None else X + self.P[at]
 
     def through(
-        self, x: Float[Tensor, "rows d"], attends: Iterable[Rows]
+        self,
+        x: Float[Tensor, "rows d"],
+        attends: Iterable[Rows],
+        at: Int[Tensor, "rows"] | None,
     ) -> Float[Tensor, "rows d"]:
         for block, attend in zip(self.blocks, attends):
-            x = block(x, attend)
+            x = block(x, attend, at)
         return x
 
 
@@ -231,11 +309,14 @@ class CachedModel(_Layers):
 
     Made anew when the model has learned more: some weights are copied. No dropout.
     `compile`: a step is one compiled graph of fixed shape. TypeError for a model
-    with other layers than the book's, ValueError for attention without the mask.
+    with other layers than the book's, ValueError for attention without the mask,
+    and for `compile` with experts, whose number of rows is not fixed.
     """
 
     def __init__(self, model: TransformerLM, compile: bool = False) -> None:
         super().__init__(model)
+        fixed = self.config.n_experts is None or not compile
+        expects(fixed, "compile", compile, "False for a model with experts")
         self.compile = compile
         self.lengths: list[int] = []  # how many tokens of each text have been read
         self.advance = self._advance
@@ -263,7 +344,9 @@ class CachedModel(_Layers):
         tokens = pad_sequence(list(texts), batch_first=True)  # (B, n)
         n = tokens.shape[1]
         x = self.embed(tokens, slice(n)).flatten(0, 1)  # (B·n, d)
-        x = self.through(x, [cache.fill for cache in self.cache])
+        fills = [partial(cache.fill, lengths=lengths) for cache in self.cache]
+        at = torch.arange(n, device=tokens.device).repeat(len(lengths))
+        x = self.through(x, fills, at)
         last = [b * n + length - 1 for b, length in enumerate(lengths)]
         return self.unembed(self.norm(x[last]))
 
@@ -287,7 +370,11 @@ class CachedModel(_Layers):
     ) -> Float[Tensor, "B V"]:
         at = self.cache[0].slot(where, n)
         attends = [partial(cache.append, at=at) for cache in self.cache]
-        x = self.through(self.embed(token, where), attends)
+        turned = None
+        if self.config.pe == "rotary":
+            turned = where if isinstance(where, Tensor) else token.new_tensor([where])
+            turned = turned.expand(len(token))
+        x = self.through(self.embed(token, where), attends, turned)
         return self.unembed(self.norm(x))
 
     @torch.inference_mode()
@@ -302,14 +389,18 @@ class CachedModel(_Layers):
 
 
 def step_flops(config: Config, n: int) -> int:
-    """F(n) = L(8dw + 4df + 4nw) + 2dV: operations of a step that looks at n rows.
-    (T-step-cost) ValueError for n below 1.
+    """Operations of a step that has n rows before and with it, in matrix products:
+    L(4d(h + g)k + 4df + 4nhk) + 2dV with plain layers. (T-step-cost) ValueError for n below 1.
 
     >>> step_flops(Config(2, d_model=2, d_ff=3, n_layers=1, n_heads=1), 5)
     104
     """
     expects_positive(n=n)
     c = config
-    w = c.n_heads * c.head_width
-    block = 8 * c.d_model * w + 4 * c.d_model * c.d_ff + 4 * n * w
-    return c.n_layers * block + 2 * c.d_model * c.vocab_size
+    d, h, g, k = c.d_model, c.n_heads, c.kv_heads, c.head_width
+    mlp = (6 if c.gated else 4) * d * c.d_ff
+    if c.n_experts is not None:
+        mlp = c.n_experts_used * mlp + 2 * d * c.n_experts
+    seen = min(n, c.window or n)
+    block = 4 * d * (h + g) * k + mlp + 4 * seen * h * k
+    return c.n_layers * block + 2 * d * c.vocab_size

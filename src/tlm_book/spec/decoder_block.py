@@ -1,6 +1,7 @@
 """The decoder block. Generated from book/decoder_block.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tlm_book.spec.feed_forward import (
 )
 from tlm_book.spec.multi_head import multi_head
 from tlm_book.spec.normalization import layer_norm, rms_norm
+from tlm_book.spec.positional_encoding import rotary as rotary_rows
 
 Layer = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
 
@@ -65,6 +67,8 @@ def decoder_block(
     norm_kind: str = "layer",
     feed_forward: str = "plain",
     n_experts_used: int = 2,
+    window: int | None = None,
+    rotary: Mapping[str, Any] | None = None,
 ) -> Float[np.ndarray, "n d"]:
     """DB = Res(FF ∘ N_ff) ∘ Res(CA ∘ N_ca), Wojcik's block. (W-db-def)
 
@@ -74,8 +78,9 @@ def decoder_block(
     FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm
     "pre" or "none". norm_kind="rms" takes RMS norm, whose ε stands inside whatever
     `eps_mode` says; `feed_forward` is "plain", "gated" or "experts", of which each
-    row uses `n_experts_used`. (T-block-2020) ValueError for another choice, and for
-    an X of another width than the weights.
+    row uses `n_experts_used`. (T-block-2020) Each head sees `window` rows, and turns
+    queries and keys as `rotary` says: "base", "layout" and "scaling". ValueError for
+    another choice, and for an X of another width than the weights.
     """
     expects_one_of("norm", norm, NORMS)
     expects_one_of("norm_kind", norm_kind, NORM_KINDS)
@@ -93,15 +98,9 @@ def decoder_block(
         return lambda X: layer_norm(X, **w[name], eps=eps, eps_mode=eps_mode)
 
     def CA(X: np.ndarray) -> np.ndarray:
-        return multi_head(
-            X,
-            **w["CA"],
-            causal=True,
-            scale=scale,
-            window=None,
-            qk_eps=1e-6,
-            rotate=None,
-        )
+        rotate = None if rotary is None else partial(rotary_rows, **rotary)
+        more: dict[str, Any] = {"window": window, "qk_eps": eps, "rotate": rotate}
+        return multi_head(X, **w["CA"], causal=True, scale=scale, **more)
 
     def FF(X: np.ndarray) -> np.ndarray:
         more = {"k": n_experts_used} if feed_forward == "experts" else {}

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-# --- The bend
+# --- The activation
 
 
 def relu(x: Entries) -> Entries:

@@ -37,7 +37,7 @@ def bigram_table(
     return P
 
 
-# --- Two tokens back, and more
+# --- For the curious: two tokens back, and more
 
 
 @shaped

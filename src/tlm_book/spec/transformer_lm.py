@@ -1,6 +1,7 @@
 """The transformer language model. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -8,7 +9,7 @@ from jaxtyping import Float, Int
 from tlm_book.checks import shaped
 from tlm_book.spec.decoder_block import decoder_block
 from tlm_book.spec.embedding import embed
-from tlm_book.spec.normalization import layer_norm
+from tlm_book.spec.normalization import layer_norm, rms_norm
 from tlm_book.spec.positional_encoding import add_positions
 
 __all__ = [
@@ -55,17 +56,29 @@ def transformer_lm(
     eps: float = 1e-6,
     eps_mode: str = "outside",
     scale: float | None = None,
+    norm_kind: str = "layer",
+    feed_forward: str = "plain",
+    n_experts_used: int = 2,
+    window: int | None = None,
+    rotary: dict[str, Any] | None = None,
 ) -> Float[np.ndarray, "n V"]:
     """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
     `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them;
-    `N` holds {"a", "b"}. P None leaves PE out, N None leaves N out: not in
-    Wojcik's model, but in those of other sources. IndexError for a token outside
-    {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
+    `N` holds {"a", "b"}, or {"a"} where `norm_kind` is "rms". P None leaves PE out, N
+    None leaves N out: not in Wojcik's model, but in those of other sources. The last
+    five choices are those since 2020, as in `decoder_block`. IndexError for a token
+    outside {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
     """
     X = embed(t, E) if P is None else add_positions(embed(t, E), P)
     for w in blocks:
-        X = decoder_block(X, w, activation, norm, variant, eps, eps_mode, scale)
-    if N is not None:
+        X = decoder_block(
+            X, w, activation, norm, variant, eps, eps_mode, scale,
+            norm_kind=norm_kind, feed_forward=feed_forward,
+            n_experts_used=n_experts_used, window=window, rotary=rotary,
+        )  # fmt: skip
+    if N is not None and norm_kind == "rms":
+        X = rms_norm(X, **N, eps=eps)
+    elif N is not None:
         X = layer_norm(X, **N, eps=eps, eps_mode=eps_mode)
     return final_layer(X, Y, b)

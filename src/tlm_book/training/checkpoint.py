@@ -1,5 +1,6 @@
 """The state of a run, written down so that a killed run goes on where it was; or kept in memory, for a run that may be lost. Written by hand."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from tlm_book.checks import expects, expects_positive
 from tlm_book.files import clear_parts, new_file, new_folder
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.folder import own_weights
+from tlm_book.transformer_lm import Config
 from tlm_book.weights import finite, write_tensors
 
 __all__ = [
@@ -118,9 +120,9 @@ def read_notes(path: Path) -> dict[str, Any]:
 
 def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
     """(step, tensors) of a checkpoint of this very run. ValueError that names what is broken, foreign or changed."""
-    notes = read_notes(path)
+    notes, younger = read_notes(path), {"model": {field.name: field.default for field in dataclasses.fields(Config)}}
     for part, fields in run.items():
-        theirs = notes["run"].get(part, {})
+        theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields that came after the checkpoint have their defaults
         for name, value in fields.items():
             same = theirs.get(name) == json.loads(json.dumps(value))
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"

@@ -12,20 +12,23 @@ __all__ = [
 ]
 
 
-# --- The book's model
+# --- For the curious: what a step costs
 
 
 def flops_per_token(config: Config, n: int) -> int:
     """Operations of one training step for each token, in windows of n: 3 (2k + 4 L n
-    h d_head), for k entries of matrices. (T-flops)
+    h d_head), for k entries of matrices that a token meets. (T-flops)
 
     The gradient costs twice the model itself. The mask is not subtracted;
     recomputation is not added.
     """
     c = config
-    d, hk = c.d_model, c.n_heads * c.head_width
-    entries = c.n_layers * (4 * d * hk + 2 * d * c.d_ff) + d * c.vocab_size
-    return 3 * (2 * entries + 4 * c.n_layers * n * hk)
+    d, hk, gk = c.d_model, c.n_heads * c.head_width, c.kv_heads * c.head_width
+    layer = (3 if c.gated else 2) * d * c.d_ff
+    if c.n_experts is not None:
+        layer = c.n_experts_used * layer + d * c.n_experts
+    entries = c.n_layers * (2 * d * (hk + gk) + layer) + d * c.vocab_size
+    return 3 * (2 * entries + 4 * c.n_layers * min(n, c.window or n) * hk)
 
 
 def peak_matmul_flops(device: torch.device, dtype: str = "float32") -> float:

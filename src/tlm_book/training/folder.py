@@ -126,7 +126,7 @@ def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.P
     ValueError that names the file for tensors that do not fit, or are not finite.
     """
     model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
-    if config.pe in ("sinusoidal", "none"):  # positions that are computed, not stored
+    if config.pe in ("sinusoidal", "none", "rotary"):  # positions that are computed, not stored
         model.position = PositionalEncoding(config.max_len, config.d_model, config.pe, config.pe_start)
     wanted = own_weights(model)
     differ = sorted(weights.keys() ^ wanted.keys())[:3]

@@ -98,6 +98,9 @@ def parameter_groups(
     ]
 
 
+# --- For the curious: a text that is a little different each time
+
+
 def corrupt_tokens(
     read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
 ) -> Int[Tensor, "batch n"]:
@@ -112,6 +115,9 @@ def corrupt_tokens(
         torch.randint(pool.numel(), read.shape, device=read.device)
     ]
     return torch.where(replaced, drawn, read)
+
+
+# --- The step in parts
 
 
 def train_step(
@@ -151,6 +157,9 @@ def train_step(
     if grad_norm.isfinite():
         optimizer.step()
     return float(loss), float(grad_norm)
+
+
+# --- For the curious: less memory for more work
 
 
 def enable_checkpointing_and_compile(

@@ -13,6 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float64
+
+from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.libraries import library
 
@@ -235,3 +239,29 @@ def svg(width: int, height: int, label: str, *shapes: str) -> str:
 def point(x: float, y: float) -> str:
     """Two coordinates of a drawing, to a tenth of a pixel: the same on every machine."""
     return f"{round(x, 1) + 0:g} {round(y, 1) + 0:g}"
+
+
+# ---- a row of scores, for the two pictures of softmax -------------------------------------------------------------------
+
+
+def scores_of(scores: Any, most: int, count: str) -> Float64[np.ndarray, "n"]:
+    """The scores in float64. TypeError for what is no real number, ValueError for what is no row of 1 to `most` finite numbers."""
+    try:
+        z = np.asarray(as_array(scores))
+    except ValueError as error:
+        raise ValueError(f"scores: got no array ({error}), want {count} numbers") from None
+    expects(z.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {z.dtype}", "real numbers", TypeError)
+    expects(z.ndim == 1 and 1 <= z.size <= most, "scores", f"shape {z.shape}", f"from 1 to {most} numbers")
+    expects(bool(np.isfinite(z).all()), "scores", "numbers that are not finite", "finite numbers")
+    return z.astype(np.float64)
+
+
+def softmax(z: Float64[np.ndarray, "n"], tau: float = 1.0) -> Float64[np.ndarray, "n"]:
+    """exp(z/τ), divided by its sum."""
+    e = np.exp((z - z.max()) / tau)
+    return e / e.sum()
+
+
+def weight_bar(w: float, signs: int) -> str:
+    """A weight as a number and a bar, which has so many signs for weight 1."""
+    return f'{w:.3f} <span aria-hidden="true">{"█" * round(signs * w)}</span>'

@@ -8,18 +8,19 @@ import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
-from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
     bdi,
     expects_between,
     expects_strings,
-    kind,
     module,
+    scores_of,
     shown_title,
+    softmax,
     table,
     visible,
+    weight_bar,
 )  # fmt: skip
 
 __all__ = ["Sampling", "sampling"]
@@ -53,12 +54,12 @@ class Sampling(Picture):
 
     def _fallback(self) -> str:
         data, z = self.data, np.array(self.data["scores"])
-        before = _softmax(z)
+        before = softmax(z)
         after, sums = _after(z, self.temperature, self.top_k, self.top_p)
         n = data["shown"]
-        rows = [[bdi(data["tokens"][j]), _bar(before[j]), _bar(after[j]), f"{sums[j]:.3f}"] for j in range(n)]
+        rows = [[bdi(data["tokens"][j]), weight_bar(before[j], 16), weight_bar(after[j], 16), f"{sums[j]:.3f}"] for j in range(n)]
         if n < len(z):
-            rows.append([f"the other {len(z) - n:,}", _bar(before[n:].sum()), _bar(after[n:].sum()), "1.000"])
+            rows.append([f"the other {len(z) - n:,}", weight_bar(before[n:].sum(), 16), weight_bar(after[n:].sum(), 16), "1.000"])
         what = f"temperature {self.temperature:g}, top-k {self.top_k:,}, top-p {self.top_p:g}"
         heads = ["next token", "the model's", "after", "sum so far"]
         return table(f"{data['title'] or 'Which token comes next'}: probabilities before and after {what}.", heads, rows)
@@ -118,14 +119,7 @@ def sampling(
 
 def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
     """The scores in float64; of probabilities their logarithms, −∞ for 0."""
-    try:
-        z = np.asarray(as_array(scores))
-    except ValueError as error:
-        raise ValueError(f"scores: got no array ({error}), want V numbers") from None
-    expects(z.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {z.dtype}", "real numbers", TypeError)
-    expects(z.ndim == 1 and 1 <= z.size <= MAX_TOKENS, "scores", f"shape {z.shape}", f"from 1 to {MAX_TOKENS} numbers")
-    expects(bool(np.isfinite(z).all()), "scores", "numbers that are not finite", "finite numbers")
-    z = z.astype(np.float64)
+    z = scores_of(scores, MAX_TOKENS, "V")
     if not probabilities:
         return z
     expects(bool((z >= 0).all()) and z.sum() > 0, "scores", "probabilities below 0 or all 0", "probabilities")
@@ -133,22 +127,12 @@ def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
         return np.log(z)
 
 
-def _softmax(z: Float64[np.ndarray, "V"], tau: float = 1.0) -> Float64[np.ndarray, "V"]:
-    e = np.exp((z - z.max()) / tau)
-    return e / e.sum()
-
-
 def _after(
     z: Float64[np.ndarray, "V"], tau: float, k: int, p: float
 ) -> tuple[Float64[np.ndarray, "V"], Float64[np.ndarray, "V"]]:
     """The distribution that is drawn from, and the sums by which top-p decides; z falls."""
-    kept = _softmax(z, tau) * (np.arange(len(z)) < k)
+    kept = softmax(z, tau) * (np.arange(len(z)) < k)
     sums = np.cumsum(kept / kept.sum())
     if p < 1:
         kept = kept * (np.concatenate(([0.0], sums[:-1])) < p)
     return kept / kept.sum(), sums
-
-
-def _bar(w: float) -> str:
-    """A probability as a bar of sixteen signs and a number."""
-    return f'{w:.3f} <span aria-hidden="true">{"█" * round(16 * w)}</span>'

@@ -8,19 +8,20 @@ import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
-from tlm_book.arrays import as_array
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
     bdi,
     expects_between,
     expects_strings,
-    kind,
     module,
     number,
+    scores_of,
     shown_title,
+    softmax,
     table,
     visible_line,
+    weight_bar,
 )  # fmt: skip
 
 __all__ = ["SoftmaxTemperature", "softmax_temperature"]
@@ -58,9 +59,9 @@ class SoftmaxTemperature(Picture):
         labels, d = self.data["labels"], self.width
         taus = [1.0, float(np.sqrt(d))] if d else [1.0, self.temperature] if self.temperature != 1 else [0.5, 1.0, 2.0]
         heads = ["softmax(s)", f"softmax(s/√{d})"] if d else [f"softmax(s/{t:g})" for t in taus]
-        weights = [_softmax(s, t) for t in taus]
+        weights = [softmax(s, t) for t in taus]
         rows = [
-            [bdi(label), number(float(s[i])), *(_bar(float(w[i])) for w in weights)] for i, label in enumerate(labels)
+            [bdi(label), number(float(s[i])), *(weight_bar(float(w[i]), 12) for w in weights)] for i, label in enumerate(labels)
         ]
         what = f"Scores s of width {d}, as they are and divided by √{d}" if d else "Scores s and their softmax at a few temperatures"
         return table(f"{self.data['title'] or what}.", ["", "s", *heads], rows)
@@ -116,21 +117,4 @@ def softmax_temperature(
 
 def _scores(scores: Any) -> list[float]:
     """The scores as a list, to nine digits: the last ones of a product of matrices differ from machine to machine."""
-    try:
-        s = np.asarray(as_array(scores))
-    except ValueError as error:
-        raise ValueError(f"scores: got no array ({error}), want n numbers") from None
-    expects(s.dtype.kind in "fiu", "scores", f"{kind(scores)} of dtype {s.dtype}", "real numbers", TypeError)
-    expects(s.ndim == 1 and 1 <= s.size <= MAX_SCORES, "scores", f"shape {s.shape}", f"from 1 to {MAX_SCORES} numbers")
-    expects(bool(np.isfinite(s).all()), "scores", "numbers that are not finite", "finite numbers")
-    return [float(f"{x:.9g}") for x in s.astype(np.float64)]
-
-
-def _softmax(s: Float64[np.ndarray, "n"], tau: float) -> Float64[np.ndarray, "n"]:
-    e = np.exp((s - s.max()) / tau)
-    return e / e.sum()
-
-
-def _bar(w: float) -> str:
-    """A weight as a bar of twelve signs and a number."""
-    return f'{w:.3f} <span aria-hidden="true">{"█" * round(12 * w)}</span>'
+    return [float(f"{x:.9g}") for x in scores_of(scores, MAX_SCORES, "n")]
