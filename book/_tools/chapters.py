@@ -1,7 +1,9 @@
 """What the tools and tests know of the book: its chapters in order, their cells, the address in `_config.yml`."""
 
+import functools
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import yaml
@@ -13,9 +15,15 @@ APPENDIX = "Appendix"  # the caption of the last part
 DIRECTIVE = re.compile(r"^#\|\s*(\w+)\s*:?\s*(.*)$")
 
 
+@functools.cache
+def _parsed(text: str) -> Any:
+    """YAML as Python's things, each text once: the parser is slow, and the table of contents is asked for thousands of times."""
+    return yaml.safe_load(text)
+
+
 def parts() -> dict[str, list[str]]:
     """{caption of a part: its notebooks}, in the order of `_toc.yml`. Pages of plain Markdown (`book/X.md`) have no cells and are left out."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    toc = _parsed((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     files = {part["caption"]: [Path(chapter["file"]).stem for chapter in part["chapters"]] for part in toc["parts"]}
     return {caption: [name for name in names if not (BOOK / f"{name}.md").exists()] for caption, names in files.items()}
 
@@ -66,7 +74,7 @@ def without_directives(source: str) -> str:
 
 
 def repository_url() -> str:
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    config = _parsed((ROOT / "_config.yml").read_text(encoding="utf-8"))
     return config["repository"]["url"].rstrip("/")
 
 

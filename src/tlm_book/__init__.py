@@ -12,11 +12,9 @@ import os
 __version__ = "0.1.0"
 
 if os.environ.get("TLM_BOOK_TYPECHECK", "0") not in ("", "0"):
-    from jaxtyping import install_import_hook
+    from tlm_book.signatures import install
 
-    import tlm_book.signatures
-
-    install_import_hook("tlm_book", "tlm_book.signatures.checked")
+    install()
 
 _HOME = {
     "Config": "transformer_lm",
@@ -29,6 +27,9 @@ _HOME = {
     "audit": "auditing",
     "load_gpt2": "pretrained",
     "save_gpt2": "pretrained",
+    "load_model": "pretrained",
+    "load_llama": "pretrained",
+    "save_llama": "pretrained",
     "load_marian": "pretrained",
     "save_marian": "pretrained",
 }

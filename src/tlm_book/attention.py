@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
 from tlm_book.operators import masked_softmax as torch_masked_softmax
@@ -55,7 +56,7 @@ class CausalAttention(nn.Module):
         `spec.attention.causal_attention`."""
         layers = {"W_Q": self.query, "W_K": self.key, "W_V": self.value}
         kept = {name: layer.weight.T.detach() for name, layer in layers.items()}
-        return {name: W.double().cpu().numpy().copy() for name, W in kept.items()}
+        return {name: as_float64(W) for name, W in kept.items()}
 
 
 # --- The implementation

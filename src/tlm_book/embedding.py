@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import expects, expects_positive, expects_tokens
 from tlm_book.derivation import Derivation, derive, primitive, register_rule
 
@@ -47,7 +48,7 @@ class Embedding(nn.Module):
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"E": scale · table} as float64, for `spec.embedding.embed`."""
-        return {"E": self.scale * self.table.weight.detach().double().cpu().numpy()}
+        return {"E": self.scale * as_float64(self.table.weight)}
 
 
 @register_rule(Embedding)

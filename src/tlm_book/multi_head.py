@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
 from tlm_book.attention import attention_pattern as softmax_weights
 from tlm_book.checks import expects, expects_positive, expects_shape
@@ -142,7 +143,7 @@ class MultiHeadAttention(nn.Module):
             gains = self.query_norm.weight, self.key_norm.weight
             named["qk_gain"] = torch.stack(gains)
         return {
-            k: w.detach().double().cpu().numpy().copy() for k, w in named.items()
+            k: as_float64(w) for k, w in named.items()
         }
 
 
@@ -304,7 +305,7 @@ class CrossAttention(nn.Module):
             if layer.bias is not None:
                 named[f"b_{letter}"] = layer.bias.unflatten(0, (self.n_heads, -1))
         return {
-            k: w.detach().double().cpu().numpy().copy() for k, w in named.items()
+            k: as_float64(w) for k, w in named.items()
         }
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
     expects_length,
@@ -87,7 +88,7 @@ class PositionalEncoding(nn.Module):
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"P": table} as float64, for `spec.positional_encoding.add_positions`; of
         width 0 for the kinds "none" and "rotary"."""
-        return {"P": self.table.detach().double().cpu().numpy()}
+        return {"P": as_float64(self.table)}
 
 
 # --- The table of sines and cosines
@@ -347,7 +348,7 @@ class PositionalNetwork(nn.Module):
     def spec_weights(self) -> dict[str, np.ndarray]:
         """The weights as float64, named as in `spec.positional_encoding`."""
         weights = dict(self.named_parameters())
-        return {k: W.detach().double().cpu().numpy() for k, W in weights.items()}
+        return {k: as_float64(W) for k, W in weights.items()}
 
 
 @register_rule(PositionalNetwork)

@@ -1,18 +1,21 @@
-"""What `TLM_BOOK_TYPECHECK=1` turns on: beartype, which remembers the signatures that it has seen.
+"""What `TLM_BOOK_TYPECHECK=1` turns on: every signature of the package is checked at run time, by jaxtyping and beartype, or by beartype alone.
 
-A function within a function is made anew whenever the outer one runs, and jaxtyping then asks for a check of its signature anew. Writing that check takes
-a thousand times as long as running it.
+jaxtyping's hook decorates every function while its module is imported. Two things are spared, for they took most of the time of a test run. A signature
+without arrays has no axes to compare, so that beartype is enough. And a function within a function is made anew whenever the outer one runs; the check of
+its signature, which takes a thousand times as long to write as to run, is kept.
 """
 
+import inspect
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, get_args
 
+import jaxtyping
 from beartype import BeartypeConf, beartype
 
-__all__ = ["checked"]
+__all__ = ["checked", "may_hold_arrays", "install"]
 
 # The tower lets a whole number stand where a float is wanted, as Python itself does.
-CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True))
+CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
 _seen: dict[Hashable, Callable[..., Any]] = {}
 
 
@@ -25,3 +28,27 @@ def checked(signature: Callable[..., Any]) -> Callable[..., Any]:
     if key not in _seen:
         _seen[key] = CHECK(signature)
     return _seen[key]
+
+
+def may_hold_arrays(hint: Any) -> bool:
+    """Whether an array with axes stands in a type; a name in quotes might be one."""
+    if isinstance(hint, str) or inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray):
+        return True
+    return any(may_hold_arrays(part) for part in (hint if isinstance(hint, list) else get_args(hint)))
+
+
+def install() -> None:
+    """Modules of this package that are imported from now on are checked."""
+    of_jaxtyping = jaxtyping.jaxtyped
+
+    def jaxtyped(thing: Any = None, **options: Any) -> Any:
+        if thing is None:
+            return lambda thing: jaxtyped(thing, **options)
+        ours = inspect.isfunction(thing) and thing.__module__.startswith("tlm_book.") and "<locals>" not in thing.__qualname__
+        # beartype alone would check a generator's arguments when it is first asked for something
+        if ours and not inspect.isgeneratorfunction(thing) and not any(map(may_hold_arrays, thing.__annotations__.values())):
+            return CHECK(thing)
+        return of_jaxtyping(thing, **options)
+
+    vars(jaxtyping)["jaxtyped"] = jaxtyped  # the name by which the hook calls it
+    jaxtyping.install_import_hook("tlm_book", "tlm_book.signatures.checked")

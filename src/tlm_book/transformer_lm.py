@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
     expects_length,
@@ -567,10 +568,10 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
         "P": None if c.pe in ("none", "rotary") else model.position.spec_weights()["P"],
         "blocks": [block.spec_weights() for block in model.blocks],
         "N": model.norm.spec_weights() if c.final_norm else None,
-        "Y": Phi.weight.T.detach().double().cpu().numpy().copy(),
+        "Y": as_float64(Phi.weight.T),
         "b": np.zeros(c.vocab_size)
         if Phi.bias is None
-        else Phi.bias.detach().double().cpu().numpy().copy(),
+        else as_float64(Phi.bias),
     }
 
 

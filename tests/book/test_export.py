@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 
+@functools.cache
 def imported_modules(path) -> list[str]:
     """Every module that a file imports, at any depth of nesting."""
     found = []
@@ -151,12 +152,14 @@ def taken(path) -> list[str]:
     return [known_as(name) for name in imported_modules(path) if name.split(".")[0] == "tlm_book"]
 
 
+@functools.cache
 def chapter_of(module: str) -> str | None:
     """Whose module it is: `X`, `spec.X`, and every room of the package X, also one written by hand, belong to the chapter X."""
     name = module.removeprefix("spec.").split(".")[0]
     return name if name in book.chapters() else None
 
 
+@functools.cache
 def place_of(module: str) -> int:
     """The place of a module in the book: of its chapter; of a module that has none, of the last chapter that it needs."""
     chapter = chapter_of(module)

@@ -102,6 +102,22 @@ def test_check_cells_say_how_and_are_folded(name):
             assert "hide-cell" in tags or "hide-input" in tags, f"{name}: a check cell is not folded:\n{cell.source[:200]}"
 
 
+# Chapters with cells that do not yet say which of their assertions is for which statement
+SILENT = {
+    "operators", "attention", "multi_head", "positional_encoding", "normalization", "decoder_block", "transformer_lm", "inference",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in book.table_of_contents() if name not in SILENT])
+def test_a_cell_that_checks_several_statements_names_each(name):
+    """In a message or a comment at the assertions that are for it, so that a failure says what has failed."""
+    for cell in book.read(name).cells:
+        ids = book.directives(cell.source).get("checks", "").split() if cell.cell_type == "code" else []
+        body = "\n".join(line for line in cell.source.splitlines() if not line.startswith("#|"))
+        unnamed = [id_ for id_ in ids if not re.search(re.escape(id_) + r"(?![\w-])", body)]
+        assert len(ids) < 2 or not unnamed, f"{name}: {unnamed} are not named in\n{cell.source}"
+
+
 def test_the_list_names_the_chapter_where_a_statement_stands():
     where = {
         id_: name for name in book.table_of_contents() for cell in book.read(name).cells if cell.cell_type == "markdown"

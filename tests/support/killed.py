@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401  the first step of an optimizer imports it: here once, and not in every child
+
 from tlm_book.tokenization import documents
 from tlm_book.training import run_folder, train_files
 

@@ -87,12 +87,17 @@ def test_examples_in_docstrings(name):
 def test_command_line_says_what_is_wrong_in_one_line(tmp_path):
     from tlm_book.__main__ import main
 
-    report = io.StringIO()
-    with contextlib.redirect_stderr(report):
-        status = main(["train", "--data", str(tmp_path / "none.txt"), "--out", str(tmp_path / "out"), "--quiet"])
-    assert status == 2 and not (tmp_path / "out").exists()
-    assert re.fullmatch(r"tlm_book: error: path: got no file at .*, want a text file\n", report.getvalue())
-    report = io.StringIO()
-    with contextlib.redirect_stderr(report):
-        status = main(["generate", "--model", str(tmp_path / "none"), "--prompt", "x"])
-    assert status == 2 and re.fullmatch(r"tlm_book: error: folder: got no folder at .*\n", report.getvalue())
+    refused = {
+        "--data: got nothing at .*, want a text file": ["train", "--data", str(tmp_path / "none.txt"), "--out", str(tmp_path / "out"), "--quiet"],
+        "--model: got nothing at .*, want a folder with a model": ["generate", "--model", str(tmp_path / "none"), "--prompt", "x"],
+        "--model: got .* without config.json, want .*": ["prove", "--model", str(tmp_path)],
+    }
+    for message, argv in refused.items():
+        report = io.StringIO()
+        with contextlib.redirect_stderr(report):
+            try:
+                status: object = main(argv)
+            except SystemExit as stop:  # what argparse refuses
+                status = stop.code
+        assert status == 2 and re.fullmatch(rf"tlm_book: error: {message}\n", report.getvalue()), report.getvalue()
+    assert not (tmp_path / "out").exists()

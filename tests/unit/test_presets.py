@@ -11,7 +11,7 @@ import torch
 
 from tlm_book.embedding import Embedding
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 DEFAULTS = {  # Wojcik 2021
     "d_model": (512, "Definition of TransformerLM: d_model = 512"),
@@ -250,6 +250,22 @@ def test_every_preset_is_in_the_table():
     for kind, table in ((Config, PRESETS), (EncoderDecoderConfig, PAIRS)):
         found = {name for name, entry in vars(kind).items() if isinstance(entry, classmethod)}
         assert found == set(table)
+
+
+KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "mixtral": "Mixtral", "gemma": "Gemma"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_preset_holds_as_many_numbers_as_the_class_of_transformers(name):
+    """Two blocks at full width, without numbers in memory; the whole models are counted in the chapter."""
+    transformers = pytest.importorskip("transformers")
+    c = getattr(Config, name)(n_layers=2)
+    sizes = {"vocab_size": c.vocab_size, "hidden_size": c.d_model, "intermediate_size": c.d_ff, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": c.n_heads, "num_key_value_heads": c.kv_heads, "head_dim": c.head_width}
+    config = getattr(transformers, f"{KINDS[name]}Config")(**sizes, **heads, tie_word_embeddings=c.tied)
+    with torch.device("meta"):
+        theirs = getattr(transformers, f"{KINDS[name]}ForCausalLM")(config)
+    assert count_parameters(c) == sum(weights.numel() for weights in theirs.parameters())
 
 
 # What a setting does, in numbers that stand here

@@ -38,7 +38,8 @@ def test_wrong_types_are_refused(call):
         call()
 
 
-INSIDE = re.compile(r"__main__$|\.exercises\.(?!grading$)")  # the command line; graders, which hold typical wrong answers
+# The command line; graders, which hold typical wrong answers; the checker itself
+INSIDE = re.compile(r"__main__$|\.exercises\.(?!grading$)|\.signatures$")
 MODULES = sorted(module.name for module in pkgutil.walk_packages(tlm_book.__path__, "tlm_book.") if not INSIDE.search(module.name))
 
 
@@ -66,9 +67,12 @@ def generated(attribute: str, function: Callable) -> bool:
 
 
 def is_checked(function: Callable) -> bool:
-    """One of the wrappers around the function is jaxtyping's."""
+    """One of the wrappers around the function is jaxtyping's, or beartype's where no array has axes to compare; or its signature takes and gives anything."""
+    if set(inspect.get_annotations(inspect.unwrap(function)).values()) <= {Any, object}:
+        return True
     while function is not None:
-        if function.__code__.co_filename.replace(os.sep, "/").endswith("jaxtyping/_decorator.py"):
+        file = function.__code__.co_filename.replace(os.sep, "/")
+        if file.endswith("jaxtyping/_decorator.py") or file.startswith("<@beartype"):
             return True
         function = getattr(function, "__wrapped__", None)
     return False
@@ -106,7 +110,7 @@ TYPED = [(label, function) for label, function in exported() if strangers(functi
 def test_every_signature_refuses_a_stranger(label, function):
     """By the checker, or before it by `shaped`, whose message names the argument."""
     positional, named = strangers(function)
-    with pytest.raises(TypeError, match="Type-check error|: got Stranger, want an array of shape"):
+    with pytest.raises(TypeError, match="Type-check error|violates type hint|: got Stranger, want an array of shape"):
         function(*positional, **named)
 
 
