@@ -86,6 +86,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
+	$(BIN)/python benchmarks/llama.py
 	$(BIN)/python benchmarks/auditing.py
 
 weigh: book

@@ -27,6 +27,9 @@ _HOME = {
     "audit": "auditing",
     "load_gpt2": "pretrained",
     "save_gpt2": "pretrained",
+    "load_model": "pretrained",
+    "load_llama": "pretrained",
+    "save_llama": "pretrained",
     "load_marian": "pretrained",
     "save_marian": "pretrained",
 }

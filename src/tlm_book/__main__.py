@@ -48,10 +48,10 @@ def generate(options: dict[str, Any]) -> str:
     from tlm_book.training import choose_device, load, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    if folder is not None and (Path(folder) / "vocab.json").is_file():  # Hugging Face's files
-        from tlm_book.pretrained import load_gpt2
+    if folder is not None and any((Path(folder) / name).is_file() for name in ("vocab.json", "tokenizer.json")):  # Hugging Face's files
+        from tlm_book.pretrained import load_model
 
-        model, tokenizer = load_gpt2(folder)
+        model, tokenizer = load_model(folder)
         assert tokenizer is not None
         model.to(place)
     else:

@@ -226,13 +226,8 @@ class CrossBlock(_Block):
         return self._adds(self.norm_self, y, seen), (K, V)
 
     def spec_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        layers: dict[str, Any] = {
-            "CA": self.cross_attention,
-            "N_ca": self.norm_cross,
-        }
-        return super().spec_weights() | {
-            name: layer.spec_weights() for name, layer in layers.items()
-        }
+        CA, N_ca = self.cross_attention.spec_weights(), self.norm_cross.spec_weights()
+        return super().spec_weights() | {"CA": CA, "N_ca": N_ca}
 
 
 class State(NamedTuple):
@@ -249,9 +244,7 @@ class State(NamedTuple):
     def select(self, index: Int[Tensor, "k"]) -> "State":
         """The state of some sequences of the batch, in the order of `index`; a sequence
         may come twice."""
-        pick = lambda pairs: [
-            pair and (pair[0][index], pair[1][index]) for pair in pairs
-        ]
+        pick = lambda pairs: [p and (p[0][index], p[1][index]) for p in pairs]
         key_mask = None if self.key_mask is None else self.key_mask[index]
         return State(pick(self.memory), pick(self.past), key_mask, self.length)
 

@@ -50,5 +50,5 @@ def install() -> None:
             return CHECK(thing)
         return of_jaxtyping(thing, **options)
 
-    jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
+    vars(jaxtyping)["jaxtyped"] = jaxtyped  # the name by which the hook calls it
     jaxtyping.install_import_hook("tlm_book", "tlm_book.signatures.checked")

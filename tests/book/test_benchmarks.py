@@ -89,6 +89,21 @@ def test_peers_compute_the_same_loss(speed, activation):
     assert all(then[who] < first[who] for who in made)  # every step trains
 
 
+def test_llama_computes_the_same_loss(speed):
+    import llama
+
+    torch.manual_seed(0)
+    size = llama.LlamaSize(n_layers=2, n_heads=4, d_model=16, n=12, batch=3, vocab_size=30)
+    x, y = batch = speed.random_batch(size, "cpu")
+    mine = speed.ours(size, batch, "float32", False, "silu")
+    other = llama.their_player(mine.model, batch)
+    first = mine.loss(x, y).item()
+    assert abs(first - other.loss(x, y).item()) < 1e-5
+    for player in (mine, other):
+        player.step()
+        assert player.loss(x, y).item() < first
+
+
 def test_operations_of_a_step(speed):
     """Counted by torch: products forward, and twice as many backward."""
     from torch.utils.flop_counter import FlopCounterMode

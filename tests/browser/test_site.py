@@ -271,7 +271,7 @@ def known(pytestconfig):
     return None if pytestconfig.getoption("--all") else {}
 
 
-EACH_KIND = {"book/index", "book/operators", "book/attention", "book/tokenization", "book/api", "book/statements", "book/glossary"}  # of page
+EACH_KIND = {"book/index", "book/attention", "book/tokenization", "book/api", "book/statements", "book/glossary"}  # of page
 
 
 def pytest_generate_tests(metafunc):

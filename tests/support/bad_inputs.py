@@ -230,6 +230,14 @@ def saved_folder(call: Callable[[Path], object]) -> object:
         return call(training.save(Path(place) / "model", model(), tokenizer()))
 
 
+def small_llama() -> TransformerLM:
+    return TransformerLM(Config.llama(3, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=4))
+
+
+def hub_tokenizer(**options: object) -> tokenization.HubTokenizer:
+    return tokenization.HubTokenizer(json.loads(tokenization.to_tokenizers(Tokenizer([])).to_str()), **options)
+
+
 def in_folder(call: Callable[[Path], object]) -> object:
     """The call with an empty folder."""
     with tempfile.TemporaryDirectory() as place:
@@ -683,6 +691,15 @@ CASES = [
     Case("Tokenizer.train bytes", lambda: Tokenizer.train([b"hello"], 300), TypeError, ("text: got bytes", "str")),
     Case("to_tokenizers one spelling", lambda: tokenization.to_tokenizers(Tokenizer([(97, 98)], ["ab"])), ValueError, ("tokenizer: got two tokens spelled 'ab'",)),
     Case("to_tokenizers pattern", lambda: tokenization.to_tokenizers(Tokenizer([], pattern=r"\w+|\W")), ValueError, ("pattern: got", "tokenizers reads in the same way")),
+    Case("HubTokenizer nothing", lambda: tokenization.HubTokenizer({}), ValueError, ("state: got no field ['normalizer']", "tokenizer.json")),
+    Case("HubTokenizer start", lambda: hub_tokenizer(start=257), ValueError, ("start: got 257", "from 0 to 256")),
+    Case("HubTokenizer size", lambda: hub_tokenizer(size=9), ValueError, ("size: got 9", "at least 257")),
+    Case("HubTokenizer.load no JSON", lambda: in_folder(lambda f: [(f / "t.json").write_text("{"), tokenization.HubTokenizer.load(f / "t.json")]), ValueError, ("path: got", "a tokenizer.json of byte pair encoding")),
+    Case("HubTokenizer.encode special as str", lambda: hub_tokenizer().encode("hi", allowed_special="all"), TypeError, ("allowed_special: got one str", "collection")),
+    Case("HubTokenizer.encode unknown special", lambda: hub_tokenizer().encode("hi", allowed_special=["<s>"]), ValueError, ("allowed_special: got '<s>'", "<|endoftext|>")),
+    Case("HubTokenizer.encode bytes", lambda: hub_tokenizer().encode(b"hi"), TypeError, ("text: got bytes", "str")),
+    Case("HubTokenizer.encode_batch one str", lambda: hub_tokenizer().encode_batch("hi"), TypeError, ("texts: got one str", "list of str")),
+    Case("HubTokenizer.decode too big", lambda: hub_tokenizer().decode([257]), IndexError, ("token: got 257", "from 0 to 256")),
     Case("from_tokenizers no engine", lambda: tokenization.from_tokenizers("tokenizer.json"), TypeError, ("engine: got str", "tokenizers.Tokenizer")),
     Case("to_tiktoken never produced", lambda: tokenization.to_tiktoken(Tokenizer([(98, 99), (97, 98), (257, 99)])), ValueError, ("merges: got token 258",)),
     Case("to_tiktoken names", lambda: tokenization.to_tiktoken(Tokenizer([], ["<a>", "<a>b"])), ValueError, ("specials: got", "none begins another")),
@@ -930,8 +947,19 @@ CASES = [
     Case("pretrained check_fingerprint", lambda: in_folder(lambda f: [(f / ("0" * 40)).write_bytes(b""), (f / "x").symlink_to(f / ("0" * 40)), pretrained.hub.check_fingerprint(f / "x")]), ValueError, ("got a file with fingerprint", "fetch it again")),
     Case("pretrained translate_marian one str", lambda: pretrained.translate_marian(translator(), None, "je"), TypeError, ("sentences: got one str", "a list of str")),
     Case("pretrained translate_marian nothing", lambda: pretrained.translate_marian(translator(), None, []), ValueError, ("sentences: got none", "at least one")),
+    Case("pretrained load_llama no folder", lambda: pretrained.load_llama("./nowhere"), FileNotFoundError, ("name_or_folder: got './nowhere'", "a folder, or a name on the hub")),
+    Case("pretrained load_llama what train saved", lambda: saved_folder(pretrained.load_llama), ValueError, ("config.json", "model_type: got None")),
+    Case("pretrained load_model None", lambda: pretrained.load_model(None), TypeError, ("name_or_folder: got None", "a text or a path")),
+    Case("pretrained load_model what train saved", lambda: saved_folder(pretrained.load_model), ValueError, ("model_type: got None", "'gpt2', 'marian', 'llama'")),
+    Case("pretrained save_llama other model", lambda: pretrained.save_llama(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
+    Case("pretrained save_llama other settings", lambda: pretrained.save_llama(model(), "nowhere"), ValueError, ("model.config.", "as in every Llama")),
+    Case("pretrained save_llama other family", lambda: pretrained.save_llama(small_llama(), "nowhere", family="bert"), ValueError, ("family: got 'bert'", "'mixtral', 'gemma'")),
+    Case("pretrained save_llama other tokenizer", lambda: pretrained.save_llama(small_llama(), "nowhere", ["a"]), TypeError, ("tokenizer: got list", "a Tokenizer, a HubTokenizer or None")),
+    Case("pretrained save_llama small tokenizer", lambda: pretrained.save_llama(small_llama(), "nowhere", Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", "vocab_size = 3")),
+    Case("pretrained llama_config other model", lambda: pretrained.llama_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'llama', 'qwen2'")),
+    Case("pretrained llama_config nothing", lambda: pretrained.llama_config({"model_type": "llama"}), ValueError, ("config.json: got no field ['vocab_size'", "the fields of Llama")),
     Case("exercises check no such chapter", lambda: exercises.check("atention-1", 0), ValueError, ("exercise: got 'atention-1'", "attention-1")),
-    Case("exercises check no such number", lambda: exercises.check("attention-7", 0), ValueError, ("exercise: got 'attention-7'", "attention-6")),
+    Case("exercises check no such number", lambda: exercises.check("attention-9", 0), ValueError, ("exercise: got 'attention-9'", "attention-8")),
     Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
     Case("exercises exercises no such chapter", lambda: exercises.exercises("multihead"), ValueError, ("chapter: got 'multihead'", "multi_head")),
     Case("heads previous_token_score one row", lambda: heads.previous_token_score(z(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),

@@ -75,7 +75,7 @@ def _child(wanted: dict) -> None:
 
 def serve() -> None:
     """Reads commands from standard input, one a line, and answers each with its exit status."""
-    import torch._dynamo  # the first step of an optimizer imports it
+    import torch._dynamo  # noqa: F401  the first step of an optimizer imports it
 
     import tlm_book.auditing
     import tlm_book.derivation.prove

@@ -24,11 +24,13 @@ from tokenizers import (
     normalizers,
     pre_tokenizers,
     processors,
+    trainers,
 )
 
 from tlm_book.tokenization import (
     GPT2_PATTERN,
     PATTERN,
+    HubTokenizer,
     Tokenizer,
     byte_characters,
     documents,
@@ -39,6 +41,7 @@ from tlm_book.tokenization import (
     to_tokenizers,
     train_by_tokenizers,
 )
+from tlm_book.tokenization.json_parts import LLAMA3_PATTERN, QWEN_PATTERN
 
 PATTERNS = {"book": PATTERN, "gpt2": GPT2_PATTERN}
 SPECIALS = ["<|endoftext|>", "<|pad|>"]
@@ -373,6 +376,228 @@ def test_a_failed_save_leaves_the_old_files(tmp_path):
         save_gpt2_tokenizer(Tokenizer([], pattern=GPT2_PATTERN), tmp_path)
     in_the_way.rmdir()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+# ---- a tokenizer.json of the hub
+
+
+def at_pattern(pattern: str) -> pre_tokenizers.PreTokenizer:
+    split = pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def byte_level(cut: pre_tokenizers.PreTokenizer, normalizer=None, **model: object) -> tokenizers.Tokenizer:
+    """Trained by the library on the book's corpus and a few hard texts."""
+    engine = tokenizers.Tokenizer(models.BPE(**model))
+    engine.pre_tokenizer, engine.decoder = cut, decoders.ByteLevel()
+    if normalizer:
+        engine.normalizer = normalizer
+    trainer = trainers.BpeTrainer(vocab_size=1200, min_frequency=2, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    engine.train_from_iterator([*documents()[:40], *(old(text) for text in HARD if len(text) < 1000)], trainer)
+    engine.add_special_tokens(["<|begin|>", "<|end|>"])
+    return engine
+
+
+def llama3() -> tokenizers.Tokenizer:
+    """With a token put before each text, and words that no merge makes (ignore_merges)."""
+    engine = byte_level(at_pattern(LLAMA3_PATTERN), ignore_merges=True)
+    start = ("<|begin|>", engine.token_to_id("<|begin|>"))
+    template = processors.TemplateProcessing("<|begin|> $A", special_tokens=[start])
+    engine.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    state = json.loads(engine.to_str())
+    state["model"]["merges"] = [" ".join(pair) for k, pair in enumerate(state["model"]["merges"]) if k % 7]  # as older files spell them
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def qwen() -> tokenizers.Tokenizer:
+    """With a normal form, and names that are no specials."""
+    engine = byte_level(at_pattern(QWEN_PATTERN), normalizers.NFC())
+    engine.add_tokens([AddedToken("<tool>", normalized=False, special=False), AddedToken("<norm>é", normalized=True, special=False)])
+    return engine
+
+
+def smollm() -> tokenizers.Tokenizer:
+    return byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+
+
+def pieces(cut, normalizer, strip: bool, normalized: bool = False) -> tokenizers.Tokenizer:
+    """Of sentencepiece's kind: the whole text is one piece, unless `cut` says otherwise; what is unknown is spelled in bytes."""
+    engine = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    if normalizer:
+        engine.normalizer = normalizer
+    if cut:
+        engine.pre_tokenizer = cut
+    back = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    engine.decoder = decoders.Sequence(back if strip else back[:3])
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=1500, min_frequency=2, special_tokens=names, show_progress=False, max_token_length=12)
+    engine.train_from_iterator([sentence for text in documents()[:40] for sentence in text.split(". ")], trainer)
+    state = json.loads(engine.to_str())
+    state["added_tokens"] = [token | {"normalized": normalized} for token in state["added_tokens"][:3]]
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def llama2(normalized: bool = False) -> tokenizers.Tokenizer:
+    return pieces(None, normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), True, normalized)
+
+
+HUB = {
+    "llama 3": llama3,
+    "qwen": qwen,
+    "smollm": smollm,
+    "llama 2": llama2,
+    "llama 2, old": lambda: llama2(normalized=True),
+    "mistral": lambda: pieces(pre_tokenizers.Metaspace("▁", "first", False), None, True),
+    "mistral, cut": lambda: pieces(pre_tokenizers.Metaspace("▁", "always", True), None, True),
+    "mistral, never": lambda: pieces(pre_tokenizers.Metaspace("▁", "never", False), None, True),
+    "gemma": lambda: pieces(pre_tokenizers.Split(" ", "merged_with_previous", False), normalizers.Replace(" ", "▁"), False),
+}
+NAMED = ["a<s>b </s> c<s><s> d", "<s>hello", "<unk>x <unk>", " <s> x", "<|begin|>a<|end|> <tool>b<tool> <norm>é x<norm>e\u0301", "  two", "▁▁x ▁ y", "<0x41>"]
+
+
+@functools.cache
+def hub(name: str) -> tuple[tokenizers.Tokenizer, HubTokenizer]:
+    engine = HUB[name]()
+    return engine, HubTokenizer(json.loads(engine.to_str()))
+
+
+def same_text(name: str, text: str) -> None:
+    """Both ways, with the names of specials as text and as specials, with and without what the file puts around a text."""
+    engine, ours = hub(name)
+    for allowed in (False, True):
+        engine.encode_special_tokens = not allowed
+        told = engine.encode(text, add_special_tokens=allowed).ids
+        assert ours.encode(text, allowed_special=set(ours.specials) if allowed else (), add_special_tokens=allowed) == told, text[:50]
+        if len(told) < 3000:
+            assert ours.decode(told) == engine.decode(told, skip_special_tokens=False), text[:50]
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_a_tokenizer_of_the_hub_gives_the_same_ids(name):
+    for text in [*texts(), *NAMED]:
+        if len(text) < 1000:
+            same_text(name, text)
+    for text in ("x" + " " * 3000 + "y" + "\n" * 3000, "ab" * 3000 + "中" * 2000):
+        same_text(name, text)
+
+
+@pytest.mark.parametrize("name", HUB)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_generated_texts_have_the_same_ids_as_on_the_hub(name, data):
+    signs = st.sampled_from([*" \n\t'’_.aZ0é½²٣中हि\u0301\u200d\x1c\x85\u3000🍵▁", "<s>", "</s>", "<|end|>", "<tool>", "<norm>é", "the ", "<0x0A>"])
+    same_text(name, old("".join(data.draw(st.lists(signs | st.text(max_size=8), max_size=30)))))
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_any_row_of_tokens_is_the_same_text_as_on_the_hub(name):
+    engine, ours = hub(name)
+    rng, V = random.Random(0), engine.get_vocab_size()
+    for _ in range(300):
+        row = [rng.choice([rng.randrange(V), rng.randrange(300)]) for _ in range(rng.randrange(16))]
+        assert ours.decode(row) == engine.decode(row, skip_special_tokens=False), row
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_a_tokenizer_of_the_hub_is_written_as_it_was_read(name, tmp_path):
+    engine, ours = hub(name)
+    ours.save(tmp_path / "tokenizer.json")
+    again = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert json.loads(again.to_str()) == json.loads(engine.to_str())
+    HubTokenizer.load(tmp_path / "tokenizer.json").check_same(ours)
+    larger = HubTokenizer.load(tmp_path / "tokenizer.json", 2000, start=3, stop=4)
+    assert len(larger) == 2000 and larger.decode([1999]) == "" and (larger.start, larger.stop) == (3, 4)
+    assert ours.start == ours.stop == (ours.before or list(ours.specials.values()))[0]
+
+
+def test_our_own_tokenizer_as_a_file_of_the_hub(tmp_path):
+    for name in PATTERNS:
+        tok = trained(name)
+        to_tokenizers(tok).save(str(tmp_path / "tokenizer.json"))
+        ours = HubTokenizer.load(tmp_path / "tokenizer.json")
+        ours.check_same(tok)
+        for text in HARD:
+            assert ours.encode(old(text)) == tok.encode(old(text))
+
+
+def test_pieces_come_out_byte_by_byte():
+    """As a stream needs them."""
+    _, ours = hub("llama 2")
+    tokens = ours.encode("the tea 🍵")
+    assert b"".join(map(ours.token_bytes, tokens)) == " the tea 🍵".encode() and ours.decode(tokens) == "the tea 🍵"
+    assert repr(ours).startswith("HubTokenizer(vocab_size=1500, merges=") and ours.encode_batch(["a", "b"]) == [ours.encode("a"), ours.encode("b")]
+
+
+def test_a_long_text_in_one_piece_takes_a_moment_on_the_hub():
+    engine, ours = hub("llama 2")
+    for text in ("a" * 200_000, "".join(random.Random(2).choices("etaoinshrdlu ", k=200_000))):
+        start = time.process_time()
+        ids = ours.encode(text)
+        assert time.process_time() - start < 20 and ids == engine.encode(text, add_special_tokens=False).ids
+
+
+def without(state: dict, path: str, value: object) -> dict:
+    """A copy with another value at this path."""
+    state = json.loads(json.dumps(state))
+    *places, last = path.split(".")
+    part = state
+    for place in places:
+        part = part[int(place) if isinstance(part, list) else place]
+    part[int(last) if isinstance(part, list) else last] = value
+    return state
+
+
+SPLIT = {"type": "Split", "pattern": {"Regex": r"\w+|\W"}, "behavior": "Isolated", "invert": False}
+NO_HUB = {
+    "another model": ("qwen", "model.type", "WordPiece", 'model "WordPiece", want model "BPE"'),
+    "dropout": ("qwen", "model.dropout", 0.1, "dropout 0.1, want dropout null or"),
+    "a prefix": ("qwen", "model.continuing_subword_prefix", "##", "continuing_subword_prefix"),
+    "truncation": ("qwen", "truncation", {"direction": "Right"}, 'truncation "Right", want truncation null'),
+    "padding": ("qwen", "padding", {"direction": "Left"}, 'padding "Left", want padding null'),
+    "another normal form": ("qwen", "normalizer.type", "Lowercase", 'normalizer "Lowercase", want normalizer "NFC" or'),
+    "a pattern to replace": ("gemma", "normalizer.pattern", {"Regex": " "}, 'pattern of Replace ["Regex"]'),
+    "nothing to replace": ("gemma", "normalizer.pattern", {"String": ""}, "an empty pattern of Replace"),
+    "another cut": ("qwen", "pre_tokenizer", {"type": "Whitespace"}, 'pre_tokenizer "Whitespace", want'),
+    "a pattern read otherwise": ("qwen", "pre_tokenizer.pretokenizers.0", SPLIT, "one that tokenizers reads in the same way"),
+    "matches removed": ("qwen", "pre_tokenizer.pretokenizers.0.behavior", "Removed", 'behavior "Removed", want behavior "Isolated"'),
+    "a space before": ("qwen", "pre_tokenizer.pretokenizers.1.add_prefix_space", True, "add_prefix_space true"),
+    "two ByteLevels": ("qwen", "pre_tokenizer.pretokenizers.0", {"type": "ByteLevel", "add_prefix_space": False}, "place of ByteLevel 2, want"),
+    "another sign": ("mistral", "pre_tokenizer.replacement", "_", 'replacement "_", want'),
+    "another place": ("mistral", "pre_tokenizer.prepend_scheme", "last", 'prepend_scheme "last", want'),
+    "another decoder": ("qwen", "decoder.type", "WordPiece", 'decoder ["WordPiece"], want decoder ["ByteLevel"] or'),
+    "the other's decoder": ("qwen", "decoder", "of gemma", "decoder for a ByteLevel pre_tokenizer false, want"),
+    "stripped at the end": ("llama 2", "decoder.decoders.3.stop", 1, "stop of Strip 1, want stop of Strip 0"),
+    "another frame": ("llama 3", "post_processor.processors.1.type", "BertProcessing", 'post_processor "BertProcessing", want'),
+    "no bytes": ("llama 2", "model.byte_fallback", False, "byte_fallback false, want byte_fallback true"),
+    "bytes of both kinds": ("qwen", "model.byte_fallback", True, "byte_fallback true, want byte_fallback false"),
+    "a byte is missing": ("qwen", "model.vocab", {"a": 0}, "got no token ['Ā', 'ā', 'Ă'], want a token for each of the 256 bytes"),
+    "a number twice": ("qwen", "model.vocab.a", 5, "numbers that are none or come twice"),
+    "a merge of nothing": ("qwen", "model.merges.0", ["Ġ", "zzz"], "'Ġ' and 'zzz' as number 0, want tokens of the vocabulary"),
+    "a merge of three": ("qwen", "model.merges.0", ["a", "b", "c"], "too many values"),
+    "a name that swallows spaces": ("qwen", "added_tokens.0.lstrip", True, "lstrip of '<|begin|>' true, want lstrip"),
+    "a name with a gap": ("qwen", "added_tokens.0.id", 1300, "number of '<|end|>' 1201, want number of '<|end|>' 1200"),
+    "no added tokens": ("qwen", "added_tokens", None, "want a tokenizer.json of byte pair encoding"),
+}
+
+
+@pytest.mark.parametrize("case", NO_HUB)
+def test_a_tokenizer_of_the_hub_that_is_not_known_here_is_refused(case, tmp_path):
+    name, path, value, words = NO_HUB[case]
+    state = json.loads(hub(name)[0].to_str())
+    value = json.loads(hub("gemma")[0].to_str())["decoder"] if value == "of gemma" else value
+    (tmp_path / "tokenizer.json").write_text(json.dumps(without(state, path, value)))
+    with pytest.raises(ValueError, match="^path: got .*want a tokenizer.json of byte pair encoding$") as error:
+        HubTokenizer.load(tmp_path / "tokenizer.json")
+    assert words in str(error.value)
+
+
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path):
+    for content in ("", "[]", "{}", "3", "[" * 100_000):
+        (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(ValueError, match="want a tokenizer.json of byte pair encoding"):
+            HubTokenizer.load(tmp_path / "tokenizer.json")
+    with pytest.raises(FileNotFoundError):
+        HubTokenizer.load(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("library", ["tokenizers", "tiktoken"])

@@ -11,13 +11,13 @@ import torch
 
 from tlm_book.checks import expects
 from tlm_book.inference.generation import stream
-from tlm_book.tokenization import Tokenizer
+from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["characters", "stream_text", "complete"]
 
 
-def characters(tokenizer: Tokenizer, tokens: Iterator[int]) -> Iterator[str]:
+def characters(tokenizer: Tokenizer | HubTokenizer, tokens: Iterator[int]) -> Iterator[str]:
     """The text of the tokens, in pieces of whole characters: a byte waits until the others of its character are there. (T-stream)"""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     for token in tokens:
@@ -29,7 +29,7 @@ def characters(tokenizer: Tokenizer, tokens: Iterator[int]) -> Iterator[str]:
 
 def stream_text(
     model: TransformerLM,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | HubTokenizer,
     prompt: str,
     max_new: int = 100,
     *,
@@ -39,28 +39,28 @@ def stream_text(
     **choices: Any,
 ) -> Iterator[str]:
     """The continuation that `complete` writes, piece by piece, each as soon as it is there. Errors as in `complete`, at once."""
-    V, end = model.config.vocab_size, tokenizer.start
+    V, start, stop = model.config.vocab_size, tokenizer.start, tokenizer.stop
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects(isinstance(seed, int), "seed", seed, "a whole number", TypeError)
     expects(0 <= seed < 2**63, "seed", seed, "a whole number from 0 to 2^63 − 1")
-    tokens = tokenizer.encode(prompt) or [end]  # no prompt: a new document
+    tokens = tokenizer.encode(prompt) or [start]  # no prompt: a new document
     new = stream(
         model,
         torch.tensor(tokens, dtype=torch.long, device=model.embedding.table.weight.device),
         max_new,
-        start=end,
-        stop=end,
+        start=start,
+        stop=stop,
         generator=torch.Generator().manual_seed(seed),
         on_overflow=on_overflow,
         temperature=temperature,
         **choices,
     )
-    return characters(tokenizer, (token for token in new if token != end))
+    return characters(tokenizer, (token for token in new if token != stop))
 
 
 def complete(
     model: TransformerLM,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | HubTokenizer,
     prompt: str,
     max_new: int = 100,
     temperature: float = 0.8,

@@ -1,7 +1,9 @@
-"""A model's folder: config.json and model.safetensors, read with suspicion and written completely or not at all."""
+"""A model's folder: config.json and model.safetensors, or several such files and their index; read with suspicion and written
+completely or not at all."""
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,12 +22,15 @@ from tlm_book.weights import finite, tie, write_tensors
 
 __all__ = [
     "CONFIG",
+    "INDEX",
+    "LIMIT",
     "NO_PICKLE",
     "WEIGHTS",
     "described",
     "drop_copies",
     "expects_tensor",
     "fill",
+    "parts_of",
     "read_fields",
     "read_json",
     "read_tensors",
@@ -36,6 +41,9 @@ __all__ = [
 S = TypeVar("S", bound=Settings)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"  # of weights in several files: which tensor is in which
+LIMIT = 5 * 10**9  # bytes of a file, after which the next one begins
+PART = re.compile(r"[\w-][\w.-]*\.safetensors")  # the name of one of several
 NO_PICKLE = (
     "safetensors: a .bin file is a pickle, a program that could do anything when it is read; convert it where you trust it, "
     "for instance with transformers: from_pretrained(…).save_pretrained(…)"
@@ -77,23 +85,50 @@ def without_weights(folder: Path) -> Exception:
     names = sorted(os.listdir(folder))
     if pickles := [name for name in names if name.endswith((".bin", ".pt", ".pth"))]:
         return ValueError(f"folder: got {pickles[:1]} and no {WEIGHTS}, want {NO_PICKLE}")
-    if parts := [name for name in names if name.endswith(".safetensors.index.json")]:
-        return ValueError(f"folder: got weights in parts ({parts[:1]}), want one file")
     return FileNotFoundError(f"folder: got {str(folder)!r} without {WEIGHTS}, want a model's folder")
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder's model.safetensors.
+def parts_of(folder: Path) -> dict[str, str]:
+    """{tensor: file}, by the folder's index. ValueError for an index that is none, or that names a file elsewhere."""
+    file = folder / INDEX
+    index = read_json(file, "an index")
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    wants = f"an index: a weight_map from tensors to files beside it, such as {WEIGHTS}"
+    expects(isinstance(places, dict) and places, f"{file}", "no weight_map", wants)
+    assert isinstance(places, dict)
+    odd = [name for name in places.values() if not (isinstance(name, str) and PART.fullmatch(name))]
+    expects(not odd, f"{file}", f"the file {odd[:1]}", wants)
+    return places
 
-    FileNotFoundError when it is missing, ValueError when it is broken or when there is only a pickle.
-    """
-    file = folder / WEIGHTS
-    if not file.is_file():
-        raise without_weights(folder)
+
+def read_file(file: Path) -> dict[str, Tensor]:
+    """All tensors of one file; ValueError when it is broken."""
     try:
         return load_file(file)
     except SafetensorError as error:
         raise ValueError(f"{file}: got a broken file ({error}), want a whole safetensors file; fetch it again") from error
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of the folder's model.safetensors, or of the several files that its index names.
+
+    FileNotFoundError when a file is missing, ValueError when one is broken, when the files hold other tensors than the index
+    says, or when there is only a pickle.
+    """
+    if (folder / WEIGHTS).is_file():
+        return read_file(folder / WEIGHTS)
+    if not (folder / INDEX).is_file():
+        raise without_weights(folder)
+    places = parts_of(folder)
+    lost = [name for name in sorted(set(places.values())) if not (folder / name).is_file()]
+    expects(not lost, "folder", f"{str(folder)!r} without {lost[:1]}", f"the files that {INDEX} names", FileNotFoundError)
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(places.values())):
+        held = read_file(folder / name)
+        odd = sorted({tensor for tensor, place in places.items() if place == name} ^ held.keys())
+        expects(not odd, f"{folder / name}", f"other tensors than {INDEX} says ({odd[0] if odd else ''})", "those, and no other")
+        tensors |= held
+    return tensors
 
 
 def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
@@ -131,10 +166,15 @@ def fill(
     expects(not missing, file, f"no tensor {', '.join(missing[:3])}", wants)
     expects(not extra, file, f"the further tensor {', '.join(extra[:3])}", wants)
     dtype = tensors[named[0].theirs].dtype
-    for theirs, ours, layout in named:
-        expects_tensor(tensors[theirs], tuple(turned_back(empty[ours], layout).shape), dtype, theirs, file)
+    for theirs, ours, layout, part in named:
+        place = empty[ours] if part is None else empty[ours][part]
+        expects_tensor(tensors[theirs], tuple(turned_back(place, layout).shape), dtype, theirs, file)
     model.load_state_dict(to_model(tensors, named), strict=False, assign=True)
     tie(model)
+    for layer in model.modules():  # tables without columns, where positions are told otherwise
+        for name, table in layer.named_buffers(recurse=False):
+            if table.numel() == 0:
+                layer.register_buffer(name, torch.empty(table.shape), persistent=False)
     model.to(dtype)  # tables that are computed, too
 
 
@@ -154,12 +194,30 @@ def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> 
 # Writing
 
 
-def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
-    """config.json and model.safetensors. ValueError for what `expects_tensor` refuses in a file, OSError when they cannot be
-    written.
+def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tensor], limit: int = LIMIT) -> None:
+    """config.json and model.safetensors; when that would be more than `limit` bytes, several files and their index. ValueError for
+    what `expects_tensor` refuses in a file, OSError when they cannot be written.
     """
     dtype = next(iter(tensors.values())).dtype
     for name, w in tensors.items():
         expects_tensor(w, tuple(w.shape), dtype, name, "model")
     (folder / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})  # transformers looks for the format
+    files = shared_out(tensors, limit)
+    if len(files) == 1:
+        return write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})  # transformers looks for the format
+    names = [f"model-{k:05}-of-{len(files):05}.safetensors" for k in range(1, len(files) + 1)]
+    for file, part in zip(names, files):
+        write_tensors(folder / file, part, {"format": "pt"})
+    places = {tensor: file for file, part in zip(names, files) for tensor in part}
+    index = {"metadata": {"total_size": sum(w.nbytes for w in tensors.values())}, "weight_map": places}
+    (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def shared_out(tensors: Mapping[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
+    """The tensors in their order, in as few runs as this order allows of at most `limit` bytes each; a larger tensor stands alone."""
+    files: list[dict[str, Tensor]] = [{}]
+    for name, w in tensors.items():
+        if files[-1] and sum(v.nbytes for v in files[-1].values()) + w.nbytes > limit:
+            files.append({})
+        files[-1][name] = w
+    return files

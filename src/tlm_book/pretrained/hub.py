@@ -9,7 +9,7 @@ from typing import Any
 
 from tlm_book.checks import expects
 from tlm_book.libraries import library
-from tlm_book.pretrained.files import CONFIG, NO_PICKLE, WEIGHTS
+from tlm_book.pretrained.files import CONFIG, INDEX, NO_PICKLE, WEIGHTS, parts_of
 
 __all__ = ["check_fingerprint", "converted", "download", "fetch", "model_folder"]
 
@@ -43,13 +43,21 @@ def converted(hub: Any, name: str) -> str | None:
 
 
 def download(hub: Any, name: str, files: Sequence[str], revision: str | None) -> Path:
-    """The folder in the hub's cache with those of the files that the hub has. Where the makers' own revision lacks safetensors and
-    no other was asked for, it is the converter's.
+    """The folder in the hub's cache with those of the files that the hub has, and the weights in one file or several. Where the
+    makers' own revision lacks safetensors and no other was asked for, it is the converter's.
     """
     place = Path(hub.snapshot_download(name, revision=revision, allow_patterns=files))
-    if revision is None and not (place / WEIGHTS).exists() and (offered := converted(hub, name)):
-        return Path(hub.snapshot_download(name, revision=offered, allow_patterns=files))
+    if revision is None and not has_weights(place) and (offered := converted(hub, name)):
+        return download(hub, name, files, offered)
+    if (place / INDEX).exists() and not (place / WEIGHTS).exists():
+        several = sorted(set(parts_of(place).values()))
+        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=[*files, *several]))
     return place
+
+
+def has_weights(place: Path) -> bool:
+    """Whether the folder has weights that are no pickle."""
+    return (place / WEIGHTS).exists() or (place / INDEX).exists()
 
 
 def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
@@ -58,12 +66,12 @@ def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """
     hub = library("huggingface_hub", "pretrained")
     try:
-        place = download(hub, name, [WEIGHTS, *files], revision)
+        place = download(hub, name, [WEIGHTS, INDEX, *files], revision)
     except Exception as error:  # the libraries below have many kinds of them
         got = f"{name!r} and no such files from the hub ({str(error).splitlines()[:1]})"
         wants = "a network and a model's name on the hub, or a folder with its files"
         raise ConnectionError(f"name_or_folder: got {got}, want {wants}") from error
-    expects((place / WEIGHTS).exists(), "name_or_folder", f"{name!r} without {WEIGHTS}", NO_PICKLE)
+    expects(has_weights(place), "name_or_folder", f"{name!r} without {WEIGHTS}", NO_PICKLE)
     for file in place.iterdir():
         check_fingerprint(file)
     return place

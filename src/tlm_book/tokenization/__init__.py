@@ -6,7 +6,7 @@
 
 Written by hand, but for `bpe`: the rules, which the chapter explains and exports. `engine` follows the same rules quickly, `vocabulary` knows
 tokens and their bytes, `tokenizer` puts these together; `rust` knows the engines `tokenizers` and `tiktoken`, `bridges` hands tokenizers
-over to them; `files` reads and writes, `corpus` is the book's own.
+over to them; `json_file` and `json_parts` read a tokenizer.json of the hub; `files` reads and writes, `corpus` is the book's own.
 """
 
 from tlm_book.tokenization.bpe import GPT2_PATTERN as GPT2_PATTERN
@@ -21,12 +21,14 @@ from tlm_book.tokenization.bridges import (
 )
 from tlm_book.tokenization.corpus import documents
 from tlm_book.tokenization.engine import encode_piece, learn_merges
+from tlm_book.tokenization.json_file import HubTokenizer
 from tlm_book.tokenization.rust import byte_characters, train_by_tokenizers
 from tlm_book.tokenization.tokenizer import Tokenizer
-from tlm_book.tokenization.vocabulary import Vocabulary
+from tlm_book.tokenization.vocabulary import Tokens, Vocabulary
 
 __all__ = [  # what the chapter exports is listed in `bpe`
     "Tokenizer",
+    "Tokens",
     "Vocabulary",
     "documents",
     "learn_merges",
@@ -38,4 +40,5 @@ __all__ = [  # what the chapter exports is listed in `bpe`
     "to_tiktoken",
     "save_gpt2_tokenizer",
     "load_gpt2_tokenizer",
+    "HubTokenizer",
 ]

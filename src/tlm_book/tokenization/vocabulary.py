@@ -1,4 +1,4 @@
-"""The tokens of a byte pair encoding and their byte strings: all that decoding needs."""
+"""Tokens and their byte strings: all that decoding needs."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -8,10 +8,77 @@ from tlm_book.checks import expects
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import byte_strings
 
-__all__ = ["Vocabulary", "checked_specials"]
+__all__ = ["Tokens", "Vocabulary", "checked_specials"]
 
 
-class Vocabulary:
+class Tokens:
+    """Numbered tokens, the byte string of each, and the names of those that stand for no text.
+
+    specials {name: token}
+    start    the first special's token: start marker and document separator; ValueError when there is none
+    """
+
+    _bytes: list[bytes]  # of each token
+    specials: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    @property
+    def start(self) -> int:
+        """The token of the first special."""
+        expects(len(self.specials) > 0, "specials", "none", "at least one, to serve as start marker")
+        return next(iter(self.specials.values()))
+
+    @property
+    def stop(self) -> int:
+        """The token that ends a document: here the same."""
+        return self.start
+
+    def token_bytes(self, token: SupportsIndex) -> bytes:
+        """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
+        try:
+            number = operator.index(token)
+        except TypeError:
+            number = -1
+        whole = hasattr(token, "__index__") and not isinstance(token, bool)
+        expects(whole, "token", repr(token), "an integer", TypeError)
+        expects(0 <= number < len(self), "token", number, f"a token from 0 to {len(self) - 1}", IndexError)
+        return self._bytes[number]
+
+    def token_text(self, token: SupportsIndex) -> str:
+        """A token, fit to print: ␣ for a space, escapes for other signs that do not show and for bytes that form no character."""
+        text = self.token_bytes(token).decode("utf-8", errors="backslashreplace").replace(" ", "␣")
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+    def decode_bytes(self, tokens: Iterable[SupportsIndex]) -> bytes:
+        """The bytes of the tokens, one after the other. (T-decoding)
+
+        IndexError for an unknown token, TypeError for what is no integer."""
+        return b"".join(map(self.token_bytes, tokens))
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
+        return self.decode_bytes(tokens).decode("utf-8", errors="replace")
+
+    def check_same(self, other: "Tokens") -> None:
+        """ValueError that names the first difference unless every token is the same in both, so that the tokens of one may be decoded by the other.
+
+        TypeError for what has no tokens."""
+        expects(isinstance(other, Tokens), "other", type(other).__name__, "a Vocabulary or Tokenizer", TypeError)
+        expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
+        for token in range(len(self)):
+            if self._known_as(token) != other._known_as(token):
+                expects(False, "other", f"token {token} = {other._shown(token)}", self._shown(token))
+
+    def _known_as(self, token: int) -> tuple[bytes, bool]:
+        return self._bytes[token], token in self.specials.values()
+
+    def _shown(self, token: int) -> str:
+        return self.token_text(token) + " (special)" * self._known_as(token)[1]
+
+
+class Vocabulary(Tokens):
     """The tokens of a byte pair encoding and their byte strings: all that decoding needs. (B-bpe-object)
 
     merges   list of pairs; pair number k makes token 256 + k
@@ -41,60 +108,9 @@ class Vocabulary:
         for number, string in zip(self.ids, strings):
             self._bytes[number] = string
 
-    def __len__(self) -> int:
-        return len(self._bytes)
-
     def __repr__(self) -> str:
         sizes = f"vocab_size={len(self)}, merges={len(self.merges)}"
         return f"{type(self).__name__}({sizes}, specials={list(self.specials)})"
-
-    @property
-    def start(self) -> int:
-        """The token of the first special."""
-        expects(len(self.specials) > 0, "specials", "none", "at least one, to serve as start marker")
-        return next(iter(self.specials.values()))
-
-    def token_bytes(self, token: SupportsIndex) -> bytes:
-        """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
-        try:
-            number = operator.index(token)
-        except TypeError:
-            number = -1
-        whole = hasattr(token, "__index__") and not isinstance(token, bool)
-        expects(whole, "token", repr(token), "an integer", TypeError)
-        expects(0 <= number < len(self), "token", number, f"a token from 0 to {len(self) - 1}", IndexError)
-        return self._bytes[number]
-
-    def token_text(self, token: SupportsIndex) -> str:
-        """A token, fit to print: ␣ for a space, escapes for other signs that do not show and for bytes that form no character."""
-        text = self.token_bytes(token).decode("utf-8", errors="backslashreplace").replace(" ", "␣")
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-    def decode_bytes(self, tokens: Iterable[SupportsIndex]) -> bytes:
-        """The bytes of the tokens, one after the other. (T-decoding)
-
-        IndexError for an unknown token, TypeError for what is no integer."""
-        return b"".join(map(self.token_bytes, tokens))
-
-    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
-        return self.decode_bytes(tokens).decode("utf-8", errors="replace")
-
-    def check_same(self, other: "Vocabulary") -> None:
-        """ValueError that names the first difference unless every token is the same in both, so that the tokens of one may be decoded by the other.
-
-        TypeError for what is no Vocabulary."""
-        expects(isinstance(other, Vocabulary), "other", type(other).__name__, "a Vocabulary or Tokenizer", TypeError)
-        expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
-        for token in range(len(self)):
-            if self._known_as(token) != other._known_as(token):
-                expects(False, "other", f"token {token} = {other._shown(token)}", self._shown(token))
-
-    def _known_as(self, token: int) -> tuple[bytes, bool]:
-        return self._bytes[token], token in self.specials.values()
-
-    def _shown(self, token: int) -> str:
-        return self.token_text(token) + " (special)" * self._known_as(token)[1]
 
 
 # ---- what came is what is wanted

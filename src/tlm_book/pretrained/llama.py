@@ -1,0 +1,124 @@
+"""Llama and its family (Qwen 2 and 3, Mistral, Mixtral, Gemma): tensors and folder, both ways.
+
+Written by hand.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tlm_book.checks import expects
+from tlm_book.files import new_folder
+from tlm_book.pretrained.files import (
+    CONFIG,
+    LIMIT,
+    WEIGHTS,
+    described,
+    drop_copies,
+    fill,
+    read_fields,
+    read_json,
+    read_tensors,
+    tensors_of,
+    write_model,
+)
+from tlm_book.pretrained.hub import model_folder
+from tlm_book.pretrained.llama_settings import family_of, llama_config, llama_fields
+from tlm_book.pretrained.names import EXPERT_NAMES, LLAMA_NAMES, Pair, pairs
+from tlm_book.pretrained.settings import expects_kind
+from tlm_book.tokenization import HubTokenizer, Tokenizer, to_tokenizers
+from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.weights import meta_model
+
+__all__ = ["llama_pairs", "load_llama", "save_llama"]
+
+TOKENIZER, ENDS = "tokenizer.json", ("bos_token_id", "eos_token_id")
+PLACES = 1 << 26  # cosines and sines, beside however small weights
+
+
+def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
+    """The names of a model of this family: those lines of the tables whose weights the model has."""
+    c = model.config
+    k = c.d_head or c.d_model // c.n_heads
+    Q, K = c.n_heads * k, (c.n_kv_heads or c.n_heads) * k
+    rows = {"Q": slice(0, Q), "K": slice(Q, Q + K), "V": slice(Q + K, Q + 2 * K)}
+    gain = "1+" if family == "gemma" else ""  # Gemma's files hold the gains less 1
+    named = pairs((LLAMA_NAMES + EXPERT_NAMES.lstrip()).replace("gain", gain), c.n_layers, rows, c.n_experts or 0)
+    weights = model.state_dict().keys() - ({"unembedding.weight"} if c.tied else set())
+    return [pair for pair in named if pair.ours in weights]
+
+
+def expects_places(c: Config, tensors: dict[str, Tensor]) -> None:
+    """ValueError for a table of cosines and sines that would be far greater than the weights."""
+    most = max(PLACES, sum(w.numel() for w in tensors.values())) // (c.d_head or c.d_model // c.n_heads)
+    expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
+
+
+def load_llama(
+    name_or_folder: str | os.PathLike[str], *, revision: str | None = None, dtype: torch.dtype | None = None
+) -> tuple[TransformerLM, HubTokenizer | None]:
+    """(model, tokenizer) from Hugging Face's files of a Llama, Qwen 2 or 3, Mistral, Mixtral or Gemma: those in a folder, or those of
+    that name on the hub. (T-llama-weights)
+
+    The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None when the folder has no
+    tokenizer.json. Errors as in `load_gpt2`.
+    """
+    folder = model_folder(name_or_folder, (TOKENIZER, "generation_config.json"), revision)
+    config, tensors = described(folder, llama_config), read_tensors(folder)
+    family = read_fields(folder)["model_type"]
+    tensors = {name: w for name, w in tensors.items() if not name.endswith("rotary_emb.inv_freq")}  # of old files: they are computed
+    if config.tied:
+        drop_copies(tensors, {"lm_head.weight": "model.embed_tokens.weight"})
+    if dtype is not None:
+        tensors = {name: w.to(dtype) if w.is_floating_point() else w for name, w in tensors.items()}
+    expects_places(config, tensors)
+    model = meta_model(TransformerLM, config, tensors)
+    fill(model, llama_pairs(model, family), tensors, f"{folder / WEIGHTS}")
+    if not os.path.lexists(folder / TOKENIZER):
+        return model.eval(), None
+    ends: list[Any] = [ends_of(folder).get(name) for name in ENDS]
+    start, stop = (end[0] if isinstance(end, list) and end else end for end in ends)
+    return model.eval(), HubTokenizer.load(folder / TOKENIZER, config.vocab_size, start=start, stop=stop)
+
+
+def ends_of(folder: Path) -> dict[str, Any]:
+    """The fields of config.json, and those of generation_config.json where they say more."""
+    more = folder / "generation_config.json"
+    said = read_json(more, "settings") if more.is_file() else {}
+    return read_fields(folder) | ({k: v for k, v in said.items() if v is not None} if isinstance(said, dict) else {})
+
+
+def save_llama(
+    model: TransformerLM,
+    folder: str | os.PathLike[str],
+    tokenizer: Tokenizer | HubTokenizer | None = None,
+    *,
+    family: str | None = None,
+    limit: int = LIMIT,
+) -> None:
+    """Write a new folder that `transformers` loads, with a tokenizer.json when there is a tokenizer. (T-llama-weights)
+
+    `family`: "llama", "qwen2", "qwen3", "mistral", "mixtral" or "gemma"; None: the first whose files can say what the model is.
+    Weights of more than `limit` bytes go into several files. FileExistsError when the folder exists; ValueError when the model is
+    of a kind that the family's files cannot express, or when model and tokenizer do not fit together.
+    """
+    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    c, V = model.config, model.config.vocab_size
+    family = family_of(c) if family is None else family
+    fields = llama_fields(c, family) | {"dtype": str(model.embedding.table.weight.dtype).removeprefix("torch.")}
+    fields |= dict.fromkeys(ENDS)
+    if tokenizer is not None:
+        right = isinstance(tokenizer, Tokenizer | HubTokenizer)
+        expects(right, "tokenizer", type(tokenizer).__name__, "a Tokenizer, a HubTokenizer or None", TypeError)
+        expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"vocab_size = {V}")
+        fields |= dict(zip(ENDS, (tokenizer.start, tokenizer.stop)))
+    tensors = tensors_of(model, llama_pairs(model, family))
+    with new_folder(folder) as part:
+        write_model(part, fields, tensors, limit)
+        if isinstance(tokenizer, HubTokenizer):
+            tokenizer.save(part / TOKENIZER)
+        elif tokenizer is not None:
+            to_tokenizers(tokenizer).save(str(part / TOKENIZER))

@@ -1,0 +1,264 @@
+"""The tokenizer in a tokenizer.json of the hub: byte-level (Llama 3, Qwen, SmolLM) or of sentencepiece's kind (Llama 2, Mistral, Gemma).
+
+Written by hand.
+"""
+
+import heapq
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from tlm_book.checks import expects
+from tlm_book.spec.tokenization import TokenPair
+from tlm_book.tokenization.bpe import checked_text
+from tlm_book.tokenization.files import write_texts
+from tlm_book.tokenization.json_parts import (
+    BLANK,
+    byte_of,
+    cutter,
+    decoded,
+    frame,
+    normalizer,
+    wants,
+    whole_numbers,
+)
+from tlm_book.tokenization.rust import byte_characters
+from tlm_book.tokenization.vocabulary import Tokens
+
+__all__ = ["HubTokenizer"]
+
+_KNOWN = 100_000  # how many pieces a tokenizer remembers
+_SHORT = 200  # characters: longer pieces are not remembered
+
+
+def merged(tokens: list[int], ranks: Mapping[TokenPair, TokenPair]) -> list[int]:
+    """The tokens after all merges, smallest rank first, the leftmost of equals; ranks: pair of tokens to (rank, the token it becomes).
+
+    n log n steps: a heap of (rank, place), and a chain from each token to its neighbours.
+    """
+    n = len(tokens)
+    before, after = list(range(-1, n - 1)), list(range(1, n + 1))
+    heap = [(*ranks[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in ranks]
+    heap = [(rank, i, new) for rank, new, i in heap]
+    heapq.heapify(heap)
+    while heap:
+        _, i, new = heapq.heappop(heap)
+        j = after[i]
+        if tokens[i] < 0 or j == n or ranks.get((tokens[i], tokens[j]), (0, -1))[1] != new:
+            continue  # an old entry: one of the two is part of another token now
+        tokens[i], tokens[j] = new, -1  # −1: nothing is left here
+        after[i] = after[j]
+        if after[i] < n:
+            before[after[i]] = i
+        for left, right in ((before[i], i), (i, after[i])):
+            if left >= 0 and right < n and (made := ranks.get((tokens[left], tokens[right]))):
+                heapq.heappush(heap, (made[0], left, made[1]))
+    return [token for token in tokens if token >= 0]
+
+
+class HubTokenizer(Tokens):
+    """The tokenizer that a tokenizer.json describes: the tokens that the library tokenizers gives, without it.
+
+    state     the file's content, as `json.loads` gives it
+    size      how many tokens there are, at least; those beyond the file's stand for no text. (Models like Qwen's have more rows
+              than words, for the sake of round numbers.)
+    start     the token before a text; None: the one that the file puts there, else the first special
+    stop      the token that ends a text; None: start
+    specials  {name: token}: tokens that stand for no text, such as <s>
+
+    ValueError for whatever could change a token and has no place here; it says what.
+    """
+
+    def __init__(self, state: Mapping[str, Any], size: int = 0, *, start: int | None = None, stop: int | None = None) -> None:
+        self.state = state
+        missing = [part for part in ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens") if part not in state]
+        expects(not missing, "state", f"no field {missing[:1]}", "all parts of a tokenizer.json")
+        for part in ("truncation", "padding"):
+            wants(part, (state.get(part) or {}).get("direction", state.get(part)), None)
+        self._normalized = normalizer(state["normalizer"])
+        self._cut, self.byte_level = cutter(state["pre_tokenizer"])
+        self._strip = decoded(state["decoder"])
+        wants("decoder for a ByteLevel pre_tokenizer", self._strip is None, self.byte_level)
+        self.before, self.after = frame(state["post_processor"])
+        self._read_model(state["model"])
+        self._read_added(state["added_tokens"])
+        self._bytes = self._byte_strings(size)
+        for argument, token in (("start", start), ("stop", stop)):
+            expects(token is None or token in range(len(self)), argument, token, f"a token from 0 to {len(self) - 1}")
+        self._start, self._stop = start, stop
+        self._known: dict[str, list[int]] = {}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], size: int = 0, *, start: int | None = None, stop: int | None = None) -> "HubTokenizer":
+        """Read a tokenizer.json; ValueError that names the file when it is broken, or describes a tokenizer of another kind."""
+        try:
+            return cls(json.loads(Path(path).read_text(encoding="utf-8")), size, start=start, stop=stop)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            what = f"no field {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"path: got {os.fspath(path)!r} ({what}), want a tokenizer.json of byte pair encoding") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tokenizer.json; an old one is replaced only when the new one is complete."""
+        write_texts({Path(path): json.dumps(self.state, ensure_ascii=False, indent=2)})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(vocab_size={len(self)}, merges={len(self._ranks)}, specials={list(self.specials)[:8]})"
+
+    @property
+    def start(self) -> int:
+        """The token before a text."""
+        if self._start is not None:
+            return self._start
+        return self.before[0] if self.before else super().start
+
+    @property
+    def stop(self) -> int:
+        """The token that ends a text."""
+        return self.start if self._stop is None else self._stop
+
+    # What the file says
+
+    def _read_model(self, model: Mapping[str, Any]) -> None:
+        wants("model", model.get("type", "BPE"), "BPE")
+        wants("dropout", model.get("dropout"), None, 0.0)
+        for part in ("continuing_subword_prefix", "end_of_word_suffix"):
+            wants(part, model.get(part), None, "")
+        wants("byte_fallback", model.get("byte_fallback", False), not self.byte_level)
+        vocab: dict[str, int] = model["vocab"]
+        whole = whole_numbers(list(vocab.values())) and len(set(vocab.values())) == len(vocab)
+        expects(whole, "vocab", "numbers that are none or come twice", "a number of its own for each token")
+        self._vocab, self._whole = vocab, bool(model.get("ignore_merges", False))
+        self._letters = byte_characters()
+        names = self._letters if self.byte_level else [f"<0x{b:02X}>" for b in range(256)]
+        missing = [name for name in names if name not in vocab]
+        expects(not missing, "vocab", f"no token {missing[:3]}", "a token for each of the 256 bytes")
+        self._byte = [vocab[name] for name in names]
+        self._ranks: dict[TokenPair, TokenPair] = {}
+        for rank, pair in enumerate(model["merges"]):
+            a, b = pair.split(" ") if isinstance(pair, str) else pair
+            odd = [name for name in (a, b, a + b) if name not in vocab]
+            expects(not odd, "merges", f"{a!r} and {b!r} as number {rank}", f"tokens of the vocabulary, not {odd[:1]}")
+            self._ranks[vocab[a], vocab[b]] = (rank, vocab[a + b])
+
+    def _read_added(self, added: list[Mapping[str, Any]]) -> None:
+        """Tokens that are found in the text before anything else is done; those that are "normalized" in the normalized text."""
+        self._added: dict[str, int] = {}
+        self._spelled: dict[str, int] = {}  # as they come back
+        self.specials, end = {}, len(self._vocab)
+        last = end and max(self._vocab.values()) + 1
+        wants("numbers of the vocabulary", last, end)
+        finders: list[dict[str, str]] = [{}, {}]
+        for token in sorted(added, key=lambda token: token["id"]):
+            name, number = token["content"], token["id"]
+            for part in ("single_word", "lstrip", "rstrip"):
+                wants(f"{part} of {name!r}", token[part], False)
+            wants(f"number of {name!r}", number, self._vocab.get(name, end))
+            end += name not in self._vocab
+            expects(name and name not in self._added, "added_tokens", repr(name), "different names that are not empty")
+            self._added[name] = number
+            if token["special"]:
+                self.specials[name] = number
+            spelled = self._normalized(name) if token["normalized"] else name
+            finders[token["normalized"]][spelled] = name
+            self._spelled[spelled] = number
+        self._raw, self._late = finders
+        self._size = end
+
+    def _byte_strings(self, size: int) -> list[bytes]:
+        strings = [b""] * max(size, self._size)
+        letter = {c: b for b, c in enumerate(self._letters)}
+        for name, number in chain(self._vocab.items(), self._spelled.items()):
+            if not self.byte_level:
+                byte = byte_of(name)
+                strings[number] = name.replace(BLANK, " ").encode() if byte is None else bytes([byte])
+            elif all(c in letter for c in name):
+                strings[number] = bytes(letter[c] for c in name)
+            else:
+                strings[number] = name.encode()
+        expects(size == 0 or size >= self._size, "size", size, f"at least {self._size}, the tokens of the file")
+        self._single = {number for name, number in self._vocab.items() if byte_of(name) is not None}
+        return strings
+
+    # Text to tokens
+
+    def encode(self, text: str, *, allowed_special: Collection[str] = (), add_special_tokens: bool = False) -> list[int]:
+        """The tokens of a text. A special's name is ordinary text unless `allowed_special` holds it; `add_special_tokens` puts the tokens
+        around it that the file asks for, such as <s>. The name of an added token that is no special is always that token.
+
+        TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
+        expects(not isinstance(allowed_special, str), "allowed_special", "one str", "a collection of names", TypeError)
+        for name in allowed_special:
+            expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)[:8]}")
+        closed = self.specials.keys() - set(allowed_special)
+        tokens: list[int] = []
+        for part, number, first in self._split(checked_text(text), self._raw, closed, True):
+            if number is not None:
+                tokens.append(number)
+                continue
+            for piece, late, start in self._split(self._normalized(part), self._late, closed, first):
+                tokens += [late] if late is not None else chain.from_iterable(map(self._piece, self._cut(piece, start)))
+        return [*self.before, *tokens, *self.after] if add_special_tokens else tokens
+
+    def encode_batch(self, texts: Iterable[str], **options: Any) -> list[list[int]]:
+        """The tokens of each text; options as in `encode`."""
+        expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
+        return [self.encode(text, **options) for text in texts]
+
+    def _split(self, text: str, names: Mapping[str, str], closed: Collection[str], first: bool) -> Iterable[tuple[str, int | None, bool]]:
+        """(part, its number if it is an added token, whether nothing stands before it), from left to right, the longest name first."""
+        longest_first = sorted(names, key=len, reverse=True)
+        end = 0
+        if names:
+            for match in re.finditer("|".join(map(re.escape, longest_first)), text):
+                if names[match.group()] in closed:
+                    continue
+                if match.start() > end:
+                    yield text[end : match.start()], None, first and end == 0
+                yield match.group(), self._added[names[match.group()]], False
+                end = match.end()
+        if end < len(text):
+            yield text[end:], None, first and end == 0
+
+    def _piece(self, piece: str) -> list[int]:
+        """The tokens of one piece."""
+        if (known := self._known.get(piece)) is not None:
+            return known
+        if self.byte_level:
+            data = piece.encode("utf-8")
+            whole = self._vocab.get("".join(self._letters[b] for b in data)) if self._whole else None
+            tokens = [self._byte[b] for b in data]
+        else:
+            whole = self._vocab.get(piece) if self._whole else None
+            tokens = []
+            for c in piece:  # its own token, or those of its bytes
+                number = self._vocab.get(c)
+                tokens += [self._byte[b] for b in c.encode("utf-8")] if number is None else [number]
+        made = merged(tokens, self._ranks) if whole is None else [whole]
+        if len(self._known) < _KNOWN and len(piece) < _SHORT:
+            self._known[piece] = made
+        return made
+
+    # Tokens to text
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """The text of the tokens, less the space that was put before it. Bytes that form no character become U+FFFD; of sentencepiece's kind,
+        each byte of a row of bytes that is no text. Errors as in `decode_bytes`."""
+        if self._strip is None:
+            return super().decode(tokens)
+        text, row = "", b""
+        for token in (*tokens, None):
+            if token is not None and int(token) in self._single:
+                row += self.token_bytes(token)
+                continue
+            try:
+                text += row.decode("utf-8")
+            except UnicodeDecodeError:
+                text += "\ufffd" * len(row)
+            row = b""
+            text += "" if token is None else self.token_bytes(token).decode("utf-8")
+        lead = len(text) - len(text.lstrip(" "))
+        return text[min(lead, self._strip) :]
