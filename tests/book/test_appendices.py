@@ -117,7 +117,7 @@ def test_the_words_of_the_glossary_are_used():
 
 
 # Theorems and persons that are no citation; the bibliography has a section on theorems that are called by a name.
-NO_CITATION = {"Colab", "English", "French", "Python", "Hugging", "Face", "Mary", "John"}
+NO_CITATION = {"Colab", "Qwen", "English", "French", "Python", "Hugging", "Face", "Mary", "John"}
 NAMES = r"[A-Z][a-zé]+(?:-[A-Z][a-z]+)?"
 CITED = re.compile(rf"\b({NAMES}) (?:and others|et al\.)|\b({NAMES})(?:, ({NAMES}))? and ({NAMES})\b")
 MODELS = ["GPT-2", "GPT-3", "BERT", "Marian", "Trax", "word2vec", "Llama 2", "Transformer-XL", "WordPiece", "AdamW", "GELU", "Rademacher", "Takagi"]

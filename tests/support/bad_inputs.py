@@ -959,7 +959,7 @@ CASES = [
     Case("pretrained llama_config other model", lambda: pretrained.llama_config({"model_type": "gptj"}), ValueError, ("model_type: got 'gptj'", "'llama', 'qwen2'")),
     Case("pretrained llama_config nothing", lambda: pretrained.llama_config({"model_type": "llama"}), ValueError, ("config.json: got no field ['vocab_size'", "the fields of Llama")),
     Case("exercises check no such chapter", lambda: exercises.check("atention-1", 0), ValueError, ("exercise: got 'atention-1'", "attention-1")),
-    Case("exercises check no such number", lambda: exercises.check("attention-7", 0), ValueError, ("exercise: got 'attention-7'", "attention-6")),
+    Case("exercises check no such number", lambda: exercises.check("attention-9", 0), ValueError, ("exercise: got 'attention-9'", "attention-8")),
     Case("exercises check no name", lambda: exercises.check(3, 0), TypeError, ("exercise: got 3", "a chapter and a number")),
     Case("exercises exercises no such chapter", lambda: exercises.exercises("multihead"), ValueError, ("chapter: got 'multihead'", "multi_head")),
     Case("heads previous_token_score one row", lambda: heads.previous_token_score(z(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),

@@ -38,16 +38,16 @@ def run_cell(number: int, source: str, names: dict[str, object]) -> None:
 
 
 def publish(source: str, names: dict[str, object]) -> None:
-    """What a changed cell exports stands in its module, too, for a later cell may import it from the package."""
+    """What a changed cell exports stands in its module, too, and in every module that took it from there."""
     room = book.directives(source).get("export")
     if room is None:
         return
     home = importlib.import_module(f"tlm_book.{room}")
-    packages = [importlib.import_module(home.__name__.rsplit(".", k)[0]) for k in range(1, room.count(".") + 1)]
+    rooms = [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "tlm_book"]
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and hasattr(home, node.name):
             whole = getattr(home, node.name)
-            for module in (home, *packages):
+            for module in rooms:
                 if getattr(module, node.name, None) is whole:
                     setattr(module, node.name, names[node.name])
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import call, function, holds
+from tlm_book.exercises.grading import call, function, holds, value
 from tlm_book.spec.attention import attention, attention_pattern, causal_attention
 from tlm_book.spec.operators import agree, is_causal_pattern, masked_softmax, softmax
 
@@ -27,19 +27,19 @@ def fixed_keys(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray
 
 def without_rescaling(q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
     largest, total, average = -np.inf, 0.0, np.zeros(V.shape[1])
-    for key, value in zip(K, V):
+    for key, row in zip(K, V):
         score = q @ key / np.sqrt(len(q))
         largest = max(largest, score)
-        total, average = total + np.exp(score - largest), average + np.exp(score - largest) * value
+        total, average = total + np.exp(score - largest), average + np.exp(score - largest) * row
     return average / total
 
 
 def half_rescaled(q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
     largest, total, average = -np.inf, 0.0, np.zeros(V.shape[1])
-    for key, value in zip(K, V):
+    for key, row in zip(K, V):
         score = q @ key / np.sqrt(len(q))
         shrink, largest = np.exp(largest - max(largest, score)), max(largest, score)
-        total, average = shrink * total + np.exp(score - largest), average + np.exp(score - largest) * value
+        total, average = shrink * total + np.exp(score - largest), average + np.exp(score - largest) * row
     return average / total
 
 
@@ -67,6 +67,18 @@ def averaged(d: int, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> np.nd
 
 
 zeros, eye = lambda d: np.zeros((d, d)), np.eye
+
+def weighed() -> tuple[float, float]:
+    q, K = np.array([[2.0, 0, 0, 0]]), np.array([[0.0, 0, 0, 0], [np.log(3), 0, 0, 0]])
+    first, second = attention(q, K, np.diag([4.0, 8.0]), causal=False)[0]
+    return float(first), float(second)
+
+
+def of_the_jacobian() -> tuple[float, float, float]:
+    p = np.array([2.0, 1.0, 1.0]) / 4
+    J = np.diag(p) - np.outer(p, p)
+    return float(J[0, 0]), float(J[0, 1]), float(np.trace(J))
+
 
 EXERCISES = [
     function(
@@ -134,5 +146,24 @@ EXERCISES = [
         triangular,
         [lambda X: masked_softmax(X @ X.T), lambda X: softmax(X @ X.T), lambda X: np.tril(softmax(X @ X.T)),
          lambda X: masked_softmax((X @ X.T).T * 0), lambda X: np.tril(np.ones((len(X), len(X)))) / len(X)],
+    ),
+    value(
+        "the two numbers",
+        weighed,
+        {
+            "The scores are divided by the root of the width, which is 2.": (0.4, 7.2),
+            "The two weights are exchanged.": (3, 2),
+            "The weights are exponentials of the scores, not the scores.": (0, 8),
+            "The exponentials are not divided by their sum.": (4, 24),
+        },
+    ),
+    value(
+        "the three numbers",
+        of_the_jacobian,
+        {
+            "A weight falls when another score grows.": (1 / 4, 1 / 8, 5 / 8),
+            "Only ppᵀ is left: diag(p) is missing.": (-1 / 4, -1 / 8, -3 / 8),
+            "Only diag(p) is left: ppᵀ is missing.": (1 / 2, 0, 1),
+        },
     ),
 ]

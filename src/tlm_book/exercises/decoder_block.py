@@ -1,12 +1,18 @@
 """Graders for the exercises of the chapter decoder_block."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
 from tlm_book.decoder_block import DecoderBlock
-from tlm_book.exercises.grading import function
+from tlm_book.exercises.grading import function, holds, value
+from tlm_book.spec.decoder_block import decoder_block
+from tlm_book.spec.feed_forward import feed_forward
+from tlm_book.spec.multi_head import multi_head
+from tlm_book.spec.normalization import layer_norm
+from tlm_book.spec.operators import agree
 
 Map = Callable[[np.ndarray], np.ndarray]
 
@@ -73,6 +79,30 @@ def repeated(start: Callable[[np.ndarray], np.ndarray], steps: int) -> Callable[
     return undo
 
 
+def block_by_hand() -> dict[str, dict[str, Any]]:
+    zero, one, norm = np.zeros((2, 2)), np.eye(2), {"a": np.ones(2), "b": np.zeros(2)}
+    CA = {"W_Q": zero[None], "W_K": zero[None], "W_V": one[None], "W_O": one, "b_O": np.zeros(2)}
+    return {"N_ca": norm, "CA": CA, "N_ff": norm, "FF": {"W_1": one, "b_1": np.zeros(2), "W_2": one, "b_2": np.zeros(2)}}
+
+
+def same_without_residuals(pair: Any) -> Iterator[tuple[str, object]]:
+    X, Y = (np.asarray(Z, dtype=float) for Z in pair)
+    yield "Each array has two rows and two columns.", X.shape == Y.shape == (2, 2)
+    yield "Some of their entries differ by less than 1.", np.abs(X - Y).min() >= 1
+    w = block_by_hand()
+
+    def bare(X: np.ndarray) -> np.ndarray:
+        seen = multi_head(layer_norm(X, **w["N_ca"]), **w["CA"])
+        return feed_forward(layer_norm(seen, **w["N_ff"]), **w["FF"])
+
+    yield "F(C(X)) and F(C(Y)) are not the same.", agree(bare(X), bare(Y), 1e-3)
+    yield "The block, too, gives the same for both.", not agree(decoder_block(X, w), decoder_block(Y, w), 1e-3)
+
+
+def today(d: int, h: int, g: int, k: int, f: int, E: int, m: int, router: int = 1, norms: int = 2, matrices: int = 3) -> tuple[int, int]:
+    shared = 2 * d * k * (h + g) + norms * d + router * d * E
+    return shared + matrices * d * f * E, shared + matrices * d * f * m
+
 EXERCISES = [
     function(
         "a function `count(d, f)` that returns the three numbers: attention, feed-forward, normalization",
@@ -123,5 +153,41 @@ EXERCISES = [
             "This goes forwards: Z + f(Z).": lambda f, Z: Z + f(Z),
         },
         through=lambda X, f, Z: X + f(X),
+    ),
+    value(
+        "the result, an array of two rows",
+        lambda: np.array([[-1.0, 1.0], [1.0, -1.0]]),
+        {
+            "This is the block in pre-norm form.": np.array([[0.0, 5.0], [5.0, 0.0]]),
+            "The last normalization is missing.": np.array([[-1.0, 2.0], [2.0, -1.0]]),
+            "Attention is added to X before the first normalization, and what the feed-forward layer makes before the second.":
+                np.array([[0.0, 1.0], [1.0, 0.0]]),
+        },
+    ),
+    value(
+        "an array of two rows: row 1 of the result in the sequential form, and in the parallel form",
+        lambda: np.array([[1.5, 3.5], [1.5, 2.5]]),
+        {
+            "A constant row becomes 0, not ±1.": np.array([[1.5, 3.5], [1.5, 3.5]]),
+            "The sequential form comes first.": np.array([[1.5, 2.5], [1.5, 3.5]]),
+            "Row 1 gets the average of two normalized rows.": np.array([[1.0, 4.0], [1.0, 3.0]]),
+        },
+    ),
+    holds(
+        "a pair of 2 × 2 arrays (X, Y) that differ by at least 1 in every entry and have the same F(C(X)) and F(C(Y)), though not the same block",
+        same_without_residuals,
+        [(np.eye(2), np.eye(2)), (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[3.0, 1.0], [0.0, 4.0]])),
+         (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[1.5, 3.5], [4.5, 0.5]])), (np.zeros((3, 2)), np.ones((3, 2)))],
+    ),
+    function(
+        "a function `count_today(d, h, g, k, f, E, m)` that returns the two numbers",
+        [(8, 4, 2, 3, 5, 3, 1), (64, 8, 2, 16, 48, 4, 2), (4096, 32, 8, 128, 14336, 8, 2)],
+        lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m),
+        {
+            "The router is used by every row, and it is not left out when the weights are counted.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, router=0),
+            "Keys and values have g heads, not h.": lambda d, h, g, k, f, E, m: today(d, h, h, k, f, E, m),
+            "RMS norm has no bias.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, norms=4),
+            "A gated layer has three matrices.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, matrices=2),
+        },
     ),
 ]

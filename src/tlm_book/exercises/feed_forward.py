@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import function, holds
-from tlm_book.spec.feed_forward import feed_forward
+from tlm_book.exercises.grading import function, holds, value
+from tlm_book.spec.feed_forward import (
+    chosen_experts,
+    feed_forward,
+    gated_feed_forward,
+)
 from tlm_book.spec.operators import agree
 
 LINE = np.linspace(-3, 3, 13)[:, None]
@@ -46,6 +50,54 @@ def scaled_is_same(activation: str, c: float) -> bool:
 one, minus = np.array([[1.0, -1.0]]), np.array([[1.0], [-1.0]])
 absolute = (one, np.zeros(2), np.ones((2, 1)), np.zeros(1))
 
+def _matched(d: int, f: int, E: int, k: int, router: int = 1, biases: int = 1, matrices: int = 3) -> tuple[int, float]:
+    plain = 2 * d * f + biases * (f + d)
+    width = (plain - router * d * E) // (matrices * k * d)
+    return width, (router * d * E + matrices * E * d * width) / plain
+
+
+def matched(d: int, f: int, E: int, k: int) -> tuple[int, float]:
+    return _matched(d, f, E, k)
+
+
+def by_position(R: np.ndarray) -> np.ndarray:
+    """True where row i gets expert e, for k = 1 and the capacity ⌈n/2⌉."""
+    G, wanted = np.zeros(R.shape, dtype=bool), chosen_experts(R, 1)
+    for i, row in enumerate(wanted):
+        G[i] = row & (G[:i].sum(axis=0) < -(-len(R) // 2))
+    return G
+
+
+def differs_when_cut(answer: Any) -> Iterator[tuple[str, object]]:
+    yield "A pair (R, i) is wanted.", isinstance(answer, (tuple, list)) and len(answer) == 2
+    R, i = np.asarray(answer[0], dtype=float), answer[1]
+    yield "R has two columns, one for each expert.", R.ndim == 2 and R.shape[1] == 2
+    yield "i is a whole number with 1 ≤ i < n.", isinstance(i, (int, np.integer)) and 1 <= i < len(R)
+    yield "The first i rows are granted the same experts with and without the others.", not np.array_equal(by_position(R)[:i], by_position(R[:i]))
+    yield "A shorter text does it, too.", len(R) <= 3
+
+
+def some_forms(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
+    Q = rng.normal(size=(d := 2 + n % 3, d, d))
+    return (Q + Q.transpose(0, 2, 1),)
+
+
+def _bilinear(Q: np.ndarray, mixed: float = 2, square: float = 1) -> tuple[np.ndarray, ...]:
+    i, j = np.triu_indices(len(Q))
+    return np.eye(len(Q))[:, i], np.eye(len(Q))[:, j], (Q[:, i, j] * np.where(i < j, mixed, square)).T
+
+
+def _all_pairs(Q: np.ndarray) -> tuple[np.ndarray, ...]:
+    i, j = (pair.ravel() for pair in np.indices(Q.shape[1:]))
+    return np.eye(len(Q))[:, i], np.eye(len(Q))[:, j], Q[:, i, j].T
+
+
+def form_values(out: Any, Q: np.ndarray) -> np.ndarray:
+    W_G, W_1, W_2 = (np.asarray(W, dtype=float) for W in out)
+    if W_G.shape[1] > len(Q) * (len(Q) + 1) // 2:
+        raise ValueError(f"{W_G.shape[1]} inner numbers are more than d(d + 1)/2")
+    return gated_feed_forward(ROWS[:, : len(Q)], W_G, W_1, W_2, "identity")
+
 EXERCISES = [
     holds(
         "a pair: the weights (W_1, b_1, W_2, b_2) of the layer for |x|, and those of the layer for x, as arrays",
@@ -82,10 +134,59 @@ EXERCISES = [
         [(activation, c) for activation in ("relu", "gelu") for c in (2.5, -2.5, 1.0, -1.0, 0.3)],
         scaled_is_same,
         {
-            "For negative c the bend is at the other side.": lambda activation, c: activation == "relu" or c == 1,
+            "For negative c the kink is at the other side.": lambda activation, c: activation == "relu" or c == 1,
             "GELU does not scale: it is curved.": lambda activation, c: c > 0,
             "A factor of 1 changes nothing, whatever the activation.": lambda activation, c: activation == "relu" and c > 0,
             "There are factors besides 1.": lambda activation, c: c == 1,
         },
+    ),
+    value(
+        "an array of two rows: the results for (1, 2) and (2, 1)",
+        lambda: np.array([[2.0, 3.0], [2.0, 0.0]]),
+        {
+            "The gate of a negative number is 0, not the number.": np.array([[2.0, 3.0], [2.0, -3.0]]),
+            "Gates alone are not yet the result: multiply them by XW_1.": np.array([[1.0, 1.0], [2.0, 0.0]]),
+            "A row stands on the left of a matrix: its entries multiply the rows of W_G.": np.array([[0.0, 6.0], [1.0, 3.0]]),
+            "XW_1 has no activation of its own, and it is multiplied by the gates.": np.array([[2.0, 3.0], [1.0, 3.0]]),
+        },
+    ),
+    value(
+        "an array of three rows: the four weights for k = 1, 2 and 3",
+        lambda: np.array([[0, 0, 0, 1], [0, 1 / 3, 0, 2 / 3], [0, 1 / 4, 1 / 4, 1 / 2]]),
+        {
+            "Of equal logits the first counts, for k = 2.": np.array([[0, 0, 0, 1], [0, 0, 1 / 3, 2 / 3], [0, 1 / 4, 1 / 4, 1 / 2]]),
+            "The weights of the chosen experts have the sum 1.": np.array(
+                [[0, 0, 0, 10], [0, 5, 0, 10], [0, 5, 5, 10]]) / 22,
+            "Where two are equal, still only k experts are chosen.": np.array([[0, 0, 0, 1], [0, 1 / 4, 1 / 4, 1 / 2], [0, 1 / 4, 1 / 4, 1 / 2]]),
+        },
+    ),
+    function(
+        "a function `match(d, f, E, k)` that returns the pair: the greatest f', and the parameters of the mixture divided by those of the plain layer",
+        [(512, 2048, 8, 2), (4, 16, 3, 1), (64, 256, 16, 4), (7, 50, 2, 2), (3, 8, 2, 1)],
+        matched,
+        {
+            "The router's parameters are used by every row, too.": lambda d, f, E, k: _matched(d, f, E, k, router=0),
+            "The plain layer has biases.": lambda d, f, E, k: _matched(d, f, E, k, biases=0),
+            "A gated layer has three matrices.": lambda d, f, E, k: _matched(d, f, E, k, matrices=2),
+            "A row uses k experts, not all of them.": lambda d, f, E, k: _matched(d, f, E, E),
+        },
+    ),
+    holds(
+        "a pair (R, i): an array R of router logits, two columns and as few rows as possible, and the number i of rows after which the text is cut,"
+        " such that the first i rows are granted other experts than in the whole text",
+        differs_when_cut,
+        [(np.array([[1.0, 0.0]] * 4), 2), (np.array([[1.0, 0.0]] * 3), 1), (np.array([[1.0, 0.0], [1.0, 0.0]]), 1),
+         (np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 2)],
+    ),
+    function(
+        "a function `bilinear(Q)`: for an array Q of d symmetric d×d matrices it returns (W_G, W_1, W_2) with at most d(d+1)/2 inner numbers",
+        some_forms,
+        lambda Q: np.einsum("ni,rij,nj->nr", ROWS[:, : len(Q)], Q, ROWS[:, : len(Q)]),
+        {
+            "x_i x_j with i < j stands twice in the form.": lambda Q: _bilinear(Q, 1),
+            "": _all_pairs,
+            "The squares stand once in the form, not twice.": lambda Q: _bilinear(Q, 2, 2),
+        },
+        through=form_values,
     ),
 ]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import call, function, holds
-from tlm_book.spec.attention import attention_pattern
+from tlm_book.exercises.grading import call, function, holds, value
+from tlm_book.spec.attention import attention, attention_pattern
 from tlm_book.spec.multi_head import multi_head
 
 X = np.random.default_rng(7).normal(size=(5, 6))
@@ -62,6 +62,50 @@ def circle(turn: float, size: Callable[[int], float]) -> Callable[[int], tuple[n
         points = np.column_stack([np.cos(angle), np.sin(angle)])
         return points, size(n) * points
     return sharp
+
+
+def two_averages() -> tuple[float, float]:
+    rows, zero, b = 2 * np.eye(2), np.zeros((2, 2, 1)), np.array([1.0, 0.0])
+    first, second = multi_head(rows, zero, zero, np.eye(2)[:, :, None], np.array([[1.0, 1.0], [0.0, 2.0]]), b)[1]
+    return float(first), float(second)
+
+
+def kept(rows: int, groups: int) -> int:
+    """MiB for so many rows of a model with 32 layers and heads of width 128, in 16 bits."""
+    return np.zeros((32, 2, groups, 128), dtype=np.float16).nbytes * rows // 2**20
+
+
+def mixed(answer: Any) -> Iterator[tuple[str, object]]:
+    X, Y = (np.asarray(rows, dtype=float) for rows in answer)
+    yield f"The arrays have shapes {X.shape} and {Y.shape}; (3, 2) is wanted.", X.shape == Y.shape == (3, 2)
+    yield "Rows 0 and 1 of X and Y differ.", np.array_equal(X[:2], Y[:2])
+    yield "The two texts are the same.", not np.array_equal(X, Y)
+    first, second = (attention(U, U, rows)[1] for rows in (X, Y) for U in [rows / np.sqrt((rows**2).mean() + 1e-6)])
+    same = np.allclose(first, second, rtol=0, atol=1e-6)
+    yield "The mean squares of both are equal: give the last rows different lengths.", not (same and np.isclose((X**2).mean(), (Y**2).mean()))
+    yield "Row 1 of the results is the same. It averages rows 0 and 1: make its choice depend on the size of the scores.", not same
+
+
+def families() -> list[tuple[np.ndarray, int]]:
+    rng = np.random.default_rng(5)
+    return [(rng.normal(size=(r, d, k)) @ rng.normal(size=(d, k)).T, k) for r, d, k in [(2, 4, 2), (1, 3, 1), (3, 2, 2), (4, 5, 3), (2, 2, 3)]]
+
+
+def one_key(shared: Any) -> Iterator[tuple[str, object]]:
+    for M, k in families():
+        W_Q, W_K = (np.asarray(W, dtype=float) for W in call(shared, M, k, names=["M", "k"]))
+        r, d, _ = M.shape
+        yield f"The shapes are {W_Q.shape} and {W_K.shape}; {(r, d, k)} and {(d, k)} are wanted.", W_Q.shape == (r, d, k) and W_K.shape == (d, k)
+        off = [i for i in range(r) if not np.allclose(W_Q[i] @ W_K.T, M[i], rtol=0, atol=1e-8)]
+        yield f"For r = {r}, d = {d}, k = {k} the product W_Q[{off[:1]}] W_Kᵀ is not M_i.", not off
+
+
+def by_svd(M: np.ndarray, k: int, stack: Callable[[np.ndarray], np.ndarray], root: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    r, d, _ = M.shape
+    U, s, Vt = np.linalg.svd(stack(M), full_matrices=False)
+    P, R, m = np.zeros((r * d, k)), np.zeros((d, k)), min(k, d)
+    P[:, :m], R[:, :m] = (U * (np.sqrt(s) if root else s))[:, :m], Vt[:m].T
+    return P.reshape(r, d, k), R
 
 
 EXERCISES = [
@@ -121,5 +165,46 @@ EXERCISES = [
         narrow,
         [circle(2, lambda n: 1.0), circle(2, lambda n: 50.0), circle(1, lambda n: -50.0 * n**2), lambda n: (np.eye(n), 20 * np.eye(n)),
          lambda n: (np.arange(2.0 * n).reshape(n, 2),) * 2, lambda n: (np.column_stack([np.arange(n), np.zeros(n)]),) * 2],
+    ),
+    value(
+        "the two numbers",
+        two_averages,
+        {
+            "The bias is missing.": (1, 3),
+            "The heads average, they do not add.": (3, 6),
+            "H stands left of W_O: its rows, not its columns, belong to the heads.": (3, 2),
+            "Row 1 also sees row 0.": (1, 4),
+        },
+    ),
+    value(
+        "the three numbers, in MiB (2²⁰ bytes)",
+        lambda: (kept(4096, 8), kept(32_768, 8), kept(4096, 32)),
+        {
+            "Keys and values are both kept.": (256, 2048, 1024),
+            "A number of 16 bits has 2 bytes.": (256.0 * 16, 2048.0 * 16, 1024.0 * 16),
+            "Every layer keeps its own.": (16, 128, 64),
+            "The second and the third are exchanged.": (512, 2048, 4096),
+        },
+    ),
+    holds(
+        "two arrays (X, Y) of shape (3, 2) whose rows 0 and 1 are equal, but not row 1 of the results",
+        mixed,
+        [
+            (np.ones((3, 2)), np.ones((3, 2))),
+            (np.eye(3, 2), np.eye(3, 2) * 2),
+            (np.vstack([np.eye(2), [[3, 0]]]), np.vstack([np.eye(2), [[0, -3]]])),
+            (np.zeros((3, 2)), np.eye(3)[:, 1:]),
+            (np.ones((3, 2)), np.vstack([np.ones((2, 2)), [[5, 5]]])),
+        ],
+    ),
+    holds(
+        "a function `shared(M, k)` that returns (W_Q, W_K), of shapes (r, d, k) and (d, k), for M of shape (r, d, d) whose stack has rank at most k",
+        one_key,
+        [
+            lambda M, k: (M[:, :, :k], np.eye(M.shape[1])[:, :k]),
+            lambda M, k: by_svd(M, k, lambda M: M.reshape(-1, M.shape[2]), root=True),
+            lambda M, k: by_svd(M, k, lambda M: M.transpose(0, 2, 1).reshape(-1, M.shape[2])),
+            lambda M, k: (by_svd(M[:1], k, lambda M: M[0])[0].repeat(len(M), axis=0), by_svd(M[:1], k, lambda M: M[0])[1]),
+        ],
     ),
 ]

@@ -5,8 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import call, function, holds
-from tlm_book.spec.normalization import layer_norm, standardize
+from tlm_book.exercises.grading import call, function, holds, value
+from tlm_book.spec.normalization import (
+    layer_norm,
+    rms_norm,
+    standardize,
+    standardize_over,
+)
 
 
 def row(d: int, seed: int) -> np.ndarray:
@@ -60,6 +65,16 @@ def precise(out: Any, X: np.ndarray) -> np.ndarray:
 
 mean = lambda X: X.mean(-1, keepdims=True)
 once = lambda X: X - mean(X)
+
+THREE = np.random.default_rng(3).normal(size=(5, 3))
+
+
+def future_seen(pair: Any) -> Iterator[tuple[str, object]]:
+    X, Y = (np.asarray(Z, dtype=float) for Z in pair)
+    yield "Each array has two rows and two columns.", X.shape == Y.shape == (2, 2)
+    yield "The first rows are not the same.", np.array_equal(X[0], Y[0])
+    first = [standardize_over(Z, (0, 1))[0] for Z in (X, Y)]
+    yield "The results in the first row differ by too little.", np.abs(first[0] - first[1]).max() > 1
 
 EXERCISES = [
     function(
@@ -132,5 +147,42 @@ EXERCISES = [
         },
         through=precise,
         tol=1e-5,
+    ),
+    value(
+        "an array of two rows: layer norm, then RMS norm, of (0, 0, 4, 4)",
+        lambda: np.array([[-2.0, 0.0, 1.0, 3.0], [0.0, 0.0, 2**0.5, 3 * 2**0.5]]),
+        {
+            "The gain and the bias are missing.": np.array([[-1.0, -1.0, 1.0, 1.0], [0.0, 0.0, 2**0.5, 2**0.5]]),
+            "RMS norm subtracts no mean.": np.array([[-2.0, 0.0, 1.0, 3.0], [-2.0, -1.0, 1.0, 3.0]]),
+            "The root mean square is the root of the mean, not of the sum.": np.array([[-2.0, 0.0, 1.0, 3.0], [0.0, 0.0, 0.5**0.5, 3 * 0.5**0.5]]),
+        },
+    ),
+    value(
+        "the row, an array of four numbers",
+        lambda: np.array([1.0, -1.0, 1.0, 1.0]),
+        {
+            "Without the guard any multiple would do. Here ε = 3 tells which.": np.array([0.5, -0.5, 0.5, 0.5]),
+            "The factor is a root.": np.array([2.0, -2.0, 2.0, 2.0]),
+            "No mean was subtracted.": np.array([0.5, -1.5, 0.5, 0.5]),
+        },
+    ),
+    holds(
+        "a pair of arrays (X, Y), each of two rows and two columns, with the same first row, for which the program's first rows differ by more than 1",
+        future_seen,
+        [(np.zeros((2, 2)), np.zeros((2, 2))), (np.eye(2), -np.eye(2)), (np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])),
+         (np.zeros((3, 2)), np.ones((3, 2)))],
+    ),
+    function(
+        "a function `fold(W, b)` that returns the pair (W', b')",
+        lambda rng, n: (rng.normal(size=(3, n + 1)), rng.normal(size=n + 1)),
+        lambda W, b: layer_norm(THREE @ W + b, np.ones(len(b)), np.zeros(len(b)), 0.1, "inside"),
+        {
+            "The mean is that of a row of W, not of a column.": lambda W, b: (W - W.mean(axis=0), b - b.mean()),
+            "The bias has a mean, too.": lambda W, b: (W - W.mean(axis=1, keepdims=True), b),
+            "The mean of each row is wanted, not one mean of all.": lambda W, b: (W - W.mean(), b - b.mean()),
+            "Only the mean goes into the matrix; RMS norm divides.": lambda W, b: (
+                (W - W.mean(axis=1, keepdims=True)) / (1 + W.std(axis=1, keepdims=True)), b - b.mean()),
+        },
+        through=lambda out, W, b: rms_norm(THREE @ out[0] + out[1], np.ones(len(b)), 0.1),
     ),
 ]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from tlm_book.exercises.grading import function, holds, value
+from tlm_book.normalization import RMSNorm
 from tlm_book.spec.operators import agree, is_indexed_rowwise, is_rowwise
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
@@ -89,12 +90,43 @@ def spread_around_old_means(X: np.ndarray) -> np.ndarray:
     return U / (np.sqrt(np.cumsum(U**2, axis=0) / count) + 1e-6)
 
 
-def first_row(L: int, w: int, i: int) -> int:
-    """Block by block: the rows that the rows so far have read."""
-    rows = {i}
-    for _ in range(L):
-        rows = {j for row in rows for j in range(max(0, row - w + 1), row + 1)}
-    return min(rows)
+def small_llama() -> TransformerLM:
+    sizes = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "max_len": 9}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = TransformerLM(Config.llama(11, **sizes)).double().eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.3 * torch.randn_like(weight))
+    return model
+
+
+def gains(model: TransformerLM) -> list[torch.Tensor]:
+    return [module.weight for module in model.modules() if isinstance(module, RMSNorm)]
+
+
+def folded(answer: Any) -> Iterator[tuple[str, object]]:
+    model, t = small_llama(), np.array([3, 1, 4, 1, 5])
+    before, count = operator(model)(t), len(gains(model))
+    answer(model)
+    yield "The norms are to stay: RMS norms with gains 1.", len(gains(model)) == count
+    yield "Some gains are not 1.", all(bool((weight == 1).all()) for weight in gains(model))
+    yield "The logits have changed. Each gain goes into all matrices that read its norm's result.", agree(operator(model)(t), before, 1e-9)
+
+
+def fold(model: TransformerLM, gate: bool = True, last: bool = True, first: bool = True, inverse: bool = False) -> None:
+    """Put the gains into the matrices behind them, or leave some out."""
+    with torch.no_grad():
+        for block in model.blocks:
+            layer = block.feed_forward
+            readers = [(block.norm_attention, block.attention.qkv)] * first + [(block.norm_feed_forward, layer.up)]
+            readers += [(block.norm_feed_forward, layer.gate)] * gate
+            for norm, reader in readers:
+                reader.weight *= 1 / norm.weight if inverse else norm.weight
+        if last:
+            model.unembedding.weight *= model.norm.weight
+        for weight in gains(model):
+            weight.fill_(1.0)
 
 
 EXERCISES = [
@@ -176,15 +208,15 @@ EXERCISES = [
             "Each expert is a whole gated layer.": (188, 188),
         },
     ),
-    function(
-        "a function `reach(L, w, i)`: the first row on which row i of a model with L blocks and window w may depend",
-        [(L, w, i) for L in (1, 2, 4) for w in (1, 2, 3) for i in (0, 1, 5, 9)],
-        first_row,
-        {
-            "A window of w rows holds the row itself: it reaches back w − 1.": lambda L, w, i: max(0, i - L * w),
-            "Row i reads rows that have themselves read others: each block reaches further.": lambda L, w, i: max(0, i - w + 1),
-            "There is no row before row 0.": lambda L, w, i: i - L * (w - 1),
-            "With a window of one row, every row is alone.": lambda L, w, i: max(0, i - L),
-        },
+    holds(
+        "a function that changes a `TransformerLM` made by `Config.llama` in place: all gains of its RMS norms become 1, and its logits stay",
+        folded,
+        [
+            lambda model: None,
+            lambda model: fold(model, gate=False),
+            lambda model: fold(model, last=False),
+            lambda model: fold(model, first=False),
+            lambda model: fold(model, inverse=True),
+        ],
     ),
 ]
