@@ -7,7 +7,7 @@ READY := .venv/ready
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-all proofs thorough mutants export execute portable serve bench weigh colab model rhymes clean
+.PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench weigh colab model rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
@@ -16,6 +16,7 @@ help:
 	@echo "make proofs    have the proof assistant Coq check the lemmas, the calculus and a certificate of every preset"
 	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
+	@echo "make broken    break every claim on purpose and see its check fail (ONLY=\"attention loss\" for some chapters; minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
 	@echo "make portable  run the chapters as other machines would (AS=\"old avx2\" for some machines, ONLY=\"attention loss\" for some chapters)"
@@ -58,6 +59,10 @@ thorough: $(READY)
 # Measures only what has changed since the last time, and writes book/mutation_testing.md.
 mutants: $(READY)
 	PYTHONPATH=book/_tools OMP_NUM_THREADS=1 $(BIN)/python tests/support/mutants.py $(ONLY)
+
+# Breaks only what has changed since the last time; the tests break a sample.
+broken: $(READY)
+	PYTHONPATH=book/_tools OMP_NUM_THREADS=1 $(BIN)/python tests/support/broken.py $(ONLY)
 
 export: $(READY)
 	$(BIN)/python book/_tools/export.py

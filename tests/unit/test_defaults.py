@@ -134,6 +134,8 @@ def of_multi_head():
     each = [attend(X @ HEADS["W_Q"][i], X @ HEADS["W_K"][i], X @ HEADS["W_V"][i], True) for i in range(h)]
     yield "heads", np.array(s_multi_head.heads(X, *three)), np.array(each)
     yield "multi_head", s_multi_head.multi_head(X, **BLOCK["CA"]), heads_of(X, X, BLOCK["CA"], True)
+    gain = weight(d)
+    yield "unit_rows", s_multi_head.unit_rows(X, gain), np.array([gain * x / math.sqrt(sum(x**2) / len(x) + 0.000001) for x in X])
     yield "multi_head_attention", s_multi_head.multi_head_attention(Y, X, X, **HEADS), heads_of(Y, X, HEADS, False)
 
 

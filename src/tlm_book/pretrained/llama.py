@@ -64,7 +64,8 @@ def load_llama(
     that name on the hub. (T-llama-weights)
 
     The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None when the folder has no
-    tokenizer.json. Errors as in `load_gpt2`.
+    tokenizer.json. (Gemma's files hold each gain less 1; adding it in half precision rounds, in float32 hardly.) Errors as in
+    `load_gpt2`.
     """
     folder = model_folder(name_or_folder, (TOKENIZER, "generation_config.json"), revision)
     config, tensors = described(folder, llama_config), read_tensors(folder)

@@ -5,6 +5,7 @@ Written by hand.
 
 import heapq
 import json
+import operator
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -85,7 +86,7 @@ class HubTokenizer(Tokens):
         wants("decoder for a ByteLevel pre_tokenizer", self._strip is None, self.byte_level)
         self.before, self.after = frame(state["post_processor"])
         self._read_model(state["model"])
-        self._read_added(state["added_tokens"])
+        self._read_added(state["added_tokens"] or [])
         self._bytes = self._byte_strings(size)
         for argument, token in (("start", start), ("stop", stop)):
             expects(token is None or token in range(len(self)), argument, token, f"a token from 0 to {len(self) - 1}")
@@ -250,15 +251,24 @@ class HubTokenizer(Tokens):
         if self._strip is None:
             return super().decode(tokens)
         text, row = "", b""
-        for token in (*tokens, None):
-            if token is not None and int(token) in self._single:
-                row += self.token_bytes(token)
-                continue
-            try:
-                text += row.decode("utf-8")
-            except UnicodeDecodeError:
-                text += "\ufffd" * len(row)
-            row = b""
-            text += "" if token is None else self.token_bytes(token).decode("utf-8")
+        for token in tokens:
+            if type(token) is int and 0 <= token < len(self._bytes):  # at once, for long texts
+                number, string = token, self._bytes[token]
+            else:
+                string, number = self.token_bytes(token), operator.index(token)
+            if number in self._single:
+                row += string
+            else:
+                text += _row_of_bytes(row) + string.decode("utf-8")
+                row = b""
+        text += _row_of_bytes(row)
         lead = len(text) - len(text.lstrip(" "))
         return text[min(lead, self._strip) :]
+
+
+def _row_of_bytes(row: bytes) -> str:
+    """Their text; where they are none, U+FFFD for each."""
+    try:
+        return row.decode("utf-8")
+    except UnicodeDecodeError:
+        return "\ufffd" * len(row)
