@@ -122,12 +122,12 @@ def test_it_computes_what_transformers_computes(family, case, tmp_path):
 @EVERY
 @torch.no_grad()
 def test_it_writes_the_same_tokens(family, case, tmp_path):
-    """Greedy, ours with its cache, theirs with and without theirs."""
+    """Greedy, ours with its cache, theirs with and without theirs. (With a window of a single row, theirs with its cache is not theirs without.)"""
     other, ours = both(family, case, tmp_path / "m")
     prompt = some_tokens(ours.config, 3, 2)
     new = ours.config.max_len - 2
     written = generate(ours, prompt, new, temperature=0)
-    for cache in (True, False):
+    for cache in (False,) if case.get("sliding_window") == 1 else (True, False):
         with Double():
             told = other.generate(prompt, max_new_tokens=new, do_sample=False, use_cache=cache, pad_token_id=0, attention_mask=torch.ones_like(prompt))
         assert torch.equal(written, told)
