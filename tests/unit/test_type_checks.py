@@ -117,7 +117,7 @@ def test_every_signature_refuses_a_stranger(label, function):
 def test_the_list_is_not_empty():
     labels = [label for label, _ in exported()]
     assert len(labels) > 100 and len(TYPED) > 0.7 * len(labels)
-    assert "tlm_book.transformer_lm.TransformerLM.forward" in labels and "tlm_book.spec.operators.softmax" in labels
+    assert "tlm_book.transformer_lm.model.TransformerLM.forward" in labels and "tlm_book.spec.operators.softmax" in labels
 
 
 @pytest.mark.parametrize(("label", "function"), exported(), ids=lambda value: value if isinstance(value, str) else "")

@@ -1,0 +1,198 @@
+"""The model in torch, its first weights, and the proof that it never looks ahead. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tlm_book.arrays import as_float64
+from tlm_book.checks import expects, expects_length, expects_shape
+from tlm_book.decoder_block import DecoderBlock
+from tlm_book.derivation import Derivation, compose, derive, register_rule
+from tlm_book.embedding import Embedding
+from tlm_book.feed_forward import MixtureOfExperts
+from tlm_book.normalization import Normalization, RMSNorm
+from tlm_book.positional_encoding import PositionalEncoding, Rotary
+from tlm_book.transformer_lm.settings import Config, expects_config
+
+__all__ = [
+    "TransformerLM",
+]
+
+
+# --- The model
+
+
+_OF_BLOCKS = "d_head activation norm variant eps eps_mode qkv_bias out_bias scale dropout"
+_OF_BLOCKS += " n_kv_heads norm_kind gated ff_bias n_experts n_experts_used window qk_norm"
+
+
+class TransformerLM(nn.Module):
+    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores
+    (*batch, n, vocab_size). (W-tlm-def)
+
+    TypeError for tokens that are no integer tensor, IndexError for a token outside
+    the vocabulary (on the CPU; on a GPU the check would wait for the device),
+    ValueError for n outside 1 … max_len.
+
+    >>> TransformerLM(Config(5, d_model=4, d_ff=8, n_layers=2, n_heads=2))(torch.tensor([3, 1, 4])).shape
+    torch.Size([3, 5])
+    """
+
+    def __init__(self, config: "Config") -> None:
+        super().__init__()
+        c = self.config = expects_config(config)
+        options = {name: getattr(c, name) for name in _OF_BLOCKS.split()}
+        scale = math.sqrt(c.d_model) if c.embed_scale else 1.0
+        self.embedding = Embedding(c.vocab_size, c.d_model, scale)
+        self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        rotary = _rotary(c)  # one for all blocks
+        self.dropout = nn.Dropout(c.dropout)
+        self.blocks: Any = nn.ModuleList(
+            DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options, rotary=rotary)
+            for _ in range(c.n_layers)
+        )
+        self.norm: Any = nn.Identity()
+        if c.final_norm:
+            self.norm = _norm(c)
+        # Φ
+        self.unembedding = nn.Linear(c.d_model, c.vocab_size, bias=c.unembed_bias)
+        if c.tied:
+            self.unembedding.weight = self.embedding.table.weight
+        self.initialize()
+
+    def forward(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch n V"]:
+        x = self._first(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.unembedding(self.norm(x))
+
+    def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
+        got, wish = type(tokens).__name__, "a tensor of integers"
+        expects(isinstance(tokens, Tensor), "tokens", got, wish, TypeError)
+        expects_shape("tokens", tokens, ("n",))
+        expects_length("tokens", tokens.shape[-1], self.config.max_len)
+        return self.dropout(self.position(self.embedding(tokens)))
+
+    def residual_stream(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> list[Float[Tensor, "*batch n d"]]:
+        """What each block reads, in order, and last what the final normalization
+        reads: L + 1 tensors.
+        """
+        streams = [self._first(tokens)]
+        for block in self.blocks:
+            streams.append(block(streams[-1]))
+        return streams
+
+    @torch.no_grad()
+    def attention_weights(
+        self, tokens: Int[Tensor, "*batch n"]
+    ) -> Float[Tensor, "L *batch h n n"]:
+        """The attention weights of every head in every block for these tokens."""
+        return torch.stack(
+            [block.attention_weights(x) for block, x in zip(self.blocks, self.residual_stream(tokens))]
+        )
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Normal weights of standard deviation 0.02, zero biases; layers that write
+        to the stream are 1/√(2L) smaller.
+        """
+        if not self.embedding.table.weight.is_meta:  # no numbers to draw
+            _initialize(self)
+
+    def spec_weights(self) -> dict[str, object]:
+        """The weights, as float64 arrays, for `spec.transformer_lm.transformer_lm`;
+        see also `spec_settings`.
+        """
+        return _spec_weights(self)
+
+    def spec_settings(self) -> dict[str, object]:
+        """The settings that the specification needs beside the weights."""
+        return _spec_settings(self.config)
+
+
+# --- The model in torch
+
+
+def _norm(c: "Config") -> nn.Module:
+    if c.norm_kind == "rms":
+        return RMSNorm(c.d_model, c.eps)
+    return Normalization(c.d_model, c.eps, c.eps_mode)
+
+
+def _rotary(c: "Config") -> Rotary | None:
+    if c.pe != "rotary":
+        return None
+    return Rotary(c.head_width, c.max_len, c.rope_base, c.rope_layout, c.rope_scaling)
+
+
+def _initialize(model: TransformerLM) -> None:
+    c, std = model.config, 0.02
+    small = std / math.sqrt(2 * c.n_layers)
+    nn.init.normal_(
+        model.embedding.table.weight,
+        std=1 / math.sqrt(c.d_model) if c.embed_scale else std,
+    )
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            # its result is added to the stream
+            writes = name.endswith(("attention.out", "feed_forward.down"))
+            if layer.weight is not model.embedding.table.weight:
+                nn.init.normal_(layer.weight, std=small if writes else std)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif isinstance(layer, MixtureOfExperts):
+            nn.init.normal_(layer.gate, std=std)
+            nn.init.normal_(layer.up, std=std)
+            nn.init.normal_(layer.down, std=small)
+
+
+def _spec_weights(model: TransformerLM) -> dict[str, object]:
+    c, Phi = model.config, model.unembedding
+    return {
+        **model.embedding.spec_weights(),
+        "P": None if c.pe in ("none", "rotary") else model.position.spec_weights()["P"],
+        "blocks": [block.spec_weights() for block in model.blocks],
+        "N": model.norm.spec_weights() if c.final_norm else None,
+        "Y": as_float64(Phi.weight.T),
+        "b": np.zeros(c.vocab_size)
+        if Phi.bias is None
+        else as_float64(Phi.bias),
+    }
+
+
+def _spec_settings(c: "Config") -> dict[str, object]:
+    same = "activation norm variant eps eps_mode scale norm_kind n_experts_used window"
+    scaling = None if c.rope_scaling is None else dataclasses.asdict(c.rope_scaling)
+    turn = {"base": c.rope_base, "layout": c.rope_layout, "scaling": scaling}
+    return {
+        **{name: getattr(c, name) for name in same.split()},
+        "feed_forward": "experts" if c.n_experts else "gated" if c.gated else "plain",
+        "rotary": turn if c.pe == "rotary" else None,
+    }
+
+
+# --- It never looks ahead
+
+
+@register_rule(TransformerLM)
+def _transformer_lm(module: TransformerLM) -> Derivation:
+    layers = [
+        module.embedding,
+        module.position,
+        module.dropout,
+        *module.blocks,
+        module.norm,
+        module.unembedding,
+    ]
+    if type(module.dropout) is nn.Dropout and module.dropout.p == 0:
+        layers.remove(module.dropout)  # it does nothing: not in the tree
+    return compose("T_LM", *(derive(layer) for layer in layers))
