@@ -1,6 +1,7 @@
 """The command line: `python -m tlm_book train …`, `… generate …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ def generate(options: dict[str, Any]) -> str:
     from tlm_book.training import choose_device, load, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    if folder is not None and any((Path(folder) / name).is_file() for name in ("vocab.json", "tokenizer.json")):  # Hugging Face's files
+    if folder is not None and kind_of(Path(folder)) is not None:
         from tlm_book.pretrained import load_model
 
         model, tokenizer = load_model(folder)
@@ -62,6 +63,15 @@ def generate(options: dict[str, Any]) -> str:
     for piece in pieces:
         print(piece, end="", flush=True)
     return ""
+
+
+def kind_of(folder: Path) -> object:
+    """The model_type in a folder of Hugging Face's; None in one that `train` made, and where there is nothing to read."""
+    try:
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return fields.get("model_type") if isinstance(fields, dict) else None
 
 
 def audit(options: dict[str, Any]) -> tuple[str, int]:

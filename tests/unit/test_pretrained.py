@@ -135,7 +135,7 @@ def test_gpt2_has_the_same_loss_and_gradients(case, tmp_path):
     slopes, parameters = {name: p.grad for name, p in theirs.named_parameters()}, dict(ours.named_parameters())
     named = gpt2_pairs(ours.config)
     assert len(named) == len(slopes) == len(parameters)
-    for name, our_name, layout in named:
+    for name, our_name, layout, *_ in named:
         assert near(parameters[our_name].grad, turned(slopes[gpt2_name(name)], layout), 1e-10), name
 
 
@@ -276,7 +276,7 @@ def test_marian_has_the_same_loss_and_gradients(case, tmp_path):
     told.backward()
     slopes, parameters = {name: p.grad for name, p in theirs.named_parameters()}, dict(ours.named_parameters())
     compared = 0
-    for name, our_name, layout in marian_pairs(ours.config):
+    for name, our_name, layout, *_ in marian_pairs(ours.config):
         if name == "final_logits_bias":
             continue  # theirs is no parameter
         row = theirs.config.pad_token_id if "embed_tokens" in name or "shared" in name else None
@@ -472,7 +472,7 @@ BAD_GPT2 = {
     "heads that do not fit": (lambda f: edited(f, n_head=3), "n_heads: got 3, want a divisor"),
     "a size in words": (lambda f: edited(f, n_embd="eight"), "config.json"),
     "pickle": (lambda f: [(f / "model.safetensors").rename(f / "pytorch_model.bin"), f][1], "a .bin file is a pickle"),
-    "parts": (lambda f: [(f / "model.safetensors").rename(f / "model.safetensors.index.json"), f][1], "weights in parts"),
+    "parts": (lambda f: [(f / "model.safetensors").rename(f / "model.safetensors.index.json"), f][1], "index.json: got no JSON"),
     "no weights": (lambda f: [(f / "model.safetensors").unlink(), f][1], "without model.safetensors"),
     "no config": (lambda f: [(f / "config.json").unlink(), f][1], "without config.json"),
     "one byte a number": (lambda f: with_weights(f, lambda w: w.update({k: v.to(torch.float8_e4m3fn) for k, v in w.items()})), "of type torch.float8_e4m3fn, want floating point numbers of 16 bits"),
