@@ -104,7 +104,7 @@ def test_check_cells_say_how_and_are_folded(name):
 
 # Chapters with cells that do not yet say which of their assertions is for which statement
 SILENT = {
-    "operators", "attention", "multi_head", "positional_encoding", "normalization", "decoder_block", "transformer_lm", "inference",
+    "operators", "attention", "multi_head", "inference",
 }
 
 
