@@ -102,11 +102,7 @@ def test_check_cells_say_how_and_are_folded(name):
             assert "hide-cell" in tags or "hide-input" in tags, f"{name}: a check cell is not folded:\n{cell.source[:200]}"
 
 
-# Chapters with cells that do not yet say which of their assertions is for which statement
-SILENT = {"positional_encoding", "normalization", "decoder_block", "transformer_lm"}
-
-
-@pytest.mark.parametrize("name", [name for name in book.table_of_contents() if name not in SILENT])
+@pytest.mark.parametrize("name", book.table_of_contents())
 def test_a_cell_that_checks_several_statements_names_each(name):
     """In a message or a comment at the assertions that are for it, so that a failure says what has failed."""
     for cell in book.read(name).cells:
