@@ -44,7 +44,9 @@ def install() -> None:
     def jaxtyped(thing: Any = None, **options: Any) -> Any:
         if thing is None:
             return lambda thing: jaxtyped(thing, **options)
-        ours = inspect.isfunction(thing) and thing.__module__.startswith("tlm_book.") and "<locals>" not in thing.__qualname__
+        # what checks shapes is called inside compiled graphs, where jaxtyping can be switched off and beartype cannot
+        home = getattr(thing, "__module__", "")
+        ours = inspect.isfunction(thing) and home.startswith("tlm_book.") and home != "tlm_book.checks" and "<locals>" not in thing.__qualname__
         # beartype alone would check a generator's arguments when it is first asked for something
         if ours and not inspect.isgeneratorfunction(thing) and not any(map(may_hold_arrays, thing.__annotations__.values())):
             return CHECK(thing)

@@ -100,7 +100,7 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
     """
     if layer.query_norm is None and layer.rotary is None:
         return None
-    g, k = layer.n_kv_heads, layer.d_head
+    g, k, scale = layer.n_kv_heads, layer.d_head, _scale(layer)
     r = layer.n_heads // g
 
     def turn(
@@ -109,7 +109,7 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
         QK, V = qkv.view(-1, g, r + 2, k).split((r + 1, 1), dim=2)
         if layer.query_norm is not None and layer.key_norm is not None:
             Q, K = layer.query_norm(QK[:, :, :r]), layer.key_norm(QK[:, :, r:])
-            QK = torch.cat((_scale(layer) * Q, K), dim=2)  # the norm undoes a scale
+            QK = torch.cat((scale * Q, K), dim=2)  # the norm undoes a scale
         if layer.rotary is not None:
             QK = layer.rotary(QK.movedim(0, 2), at).movedim(2, 0)
         return torch.cat((QK, V), dim=2).flatten(1)
