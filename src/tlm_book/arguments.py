@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 __all__ = ["PRESETS", "arguments", "in_options", "refuse"]
 
-DEFAULT = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", "llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma")
-PAIRS = ("lei_mao", "pre_norm", "agarwal", "vaswani")
-PRESETS = (*DEFAULT, *(f"encoder-decoder-{name}" for name in PAIRS))
+_DECODERS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", "llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma")
+_PAIRS = ("lei_mao", "pre_norm", "agarwal", "vaswani")
+PRESETS = (*_DECODERS, *(f"encoder-decoder-{name}" for name in _PAIRS))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -41,7 +41,7 @@ def _number(kind: type[int] | type[float], wants: str, right: Callable[[Any], bo
 _POSITIVE = _number(int, "a whole number ≥ 1", lambda n: n >= 1)
 _NATURAL = _number(int, "a whole number ≥ 0", lambda n: n >= 0)
 _RATE = _number(float, "a number > 0", lambda x: 0 < x < math.inf)
-_WARMTH = _number(float, "a number ≥ 0", lambda x: 0 <= x < math.inf)
+_NOT_NEGATIVE = _number(float, "a number ≥ 0", lambda x: 0 <= x < math.inf)
 _SHARE = _number(float, "a number in (0, 1]", lambda x: 0 < x <= 1)
 _FRACTION = _number(float, "a number in [0, 1]", lambda x: 0 <= x <= 1)
 
@@ -109,10 +109,10 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
-    generate.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 (default: the shipped model)")
+    generate.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model)")
     generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
-    generate.add_argument("--temperature", type=_WARMTH, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
+    generate.add_argument("--temperature", type=_NOT_NEGATIVE, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
     generate.add_argument("--top-k", type=_POSITIVE, metavar="K", help="draw from the K likeliest tokens only")
     generate.add_argument("--top-p", type=_SHARE, metavar="P", help="draw from the fewest likeliest tokens with probability P together")
     generate.add_argument("--min-p", type=_FRACTION, metavar="M", help="draw from tokens at least M times as likely as the likeliest")

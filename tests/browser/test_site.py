@@ -312,7 +312,7 @@ def test_weight(opened, site):
     names = page.evaluate(LOADED)
     files = {SITE / unquote(urlsplit(name).path).strip("/") for name in names if name.startswith(site)}
     sizes = {file.relative_to(SITE).as_posix(): file.stat().st_size for file in files}
-    assert 100_000 < sum(sizes.values()) < 1_600_000, sizes  # a third of it the text and formulas of the longest chapter
+    assert 100_000 < sum(sizes.values()) < 1_500_000, sizes
 
 
 def test_open_folds_and_printed_sentences_fit_the_phone(opened):
