@@ -4,18 +4,22 @@
 
 An interpreter, IPython, torch and matplotlib take some seconds before the first cell runs, and each chapter has a kernel. A forked kernel is a process of
 its own, with its own folder, streams and variables: nothing that a notebook does reaches the next. What has been imported is found sooner; no name is
-bound by it. A kernel that is to have another environment than the first (other vector instructions, another number of threads), or that is no plain
-ipykernel, starts as usual; so do all of them where there is no safe fork.
+bound by it. Each environment (other vector instructions, another number of threads) has a process of its own to fork from. A kernel that is no plain
+ipykernel starts as usual; so do all of them where there is no safe fork.
+
+All kernels speak through files in a folder of their own, not through numbered ports: a port that is free when it is chosen may be taken when it is used.
 """
 
 import functools
 import importlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -27,6 +31,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 
 FORKS = sys.platform == "linux"  # elsewhere there is no fork, or one that the libraries of linear algebra do not survive
 PLAIN = [sys.executable, "-m", "ipykernel_launcher"]
+LONGEST = 90  # letters in the name of a socket's file; systems allow a hundred or so
 OF_ONE_KERNEL = ("JPY_", "PYTEST_")  # variables that differ from kernel to kernel and that no import looks at
 # Not pyplot: it looks for a shell when it is imported.
 IMPORTED = """
@@ -53,10 +58,25 @@ def lasting(environment: dict[str, str]) -> dict[str, str]:
 class Forked(LocalProvisioner):
     """Starts a kernel by a fork if it can be done, else as its parent class does."""
 
+    folder: str | None = None
+
+    async def pre_launch(self, **options: Any) -> dict[str, Any]:
+        if self.folder is None and self.parent and not self.parent.shell_port:
+            self.folder = tempfile.mkdtemp(prefix="kernel-")
+            if len(self.folder) < LONGEST:
+                self.parent.transport, self.parent.ip = "ipc", os.path.join(self.folder, "socket")
+        return await super().pre_launch(**options)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart)
+        if self.folder and not restart:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
     async def launch_kernel(self, cmd: list[str], **options: Any) -> dict[str, Any]:
         environment = dict(options.get("env") or os.environ)
-        if cmd[:3] != PLAIN or options.get("independent") or lasting(environment) != (parent := warm_process()).environment:
+        if cmd[:3] != PLAIN or options.get("independent"):
             return await super().launch_kernel(cmd, **options)
+        parent = warm_process(frozenset(lasting(environment).items()))
         self.cwd = options.get("cwd") or os.getcwd()
         self.process = parent.fork(cmd[3:], environment, str(self.cwd), options.get("stdout"), options.get("stderr"))
         self.pid = self.pgid = self.process.pid  # each leads a group of its own
@@ -66,10 +86,10 @@ class Forked(LocalProvisioner):
 class WarmProcess:
     """The process that has imported everything, as seen from this one. It answers one question at a time, and ends with this process."""
 
-    def __init__(self) -> None:
-        self.environment = lasting(dict(os.environ))
+    def __init__(self, environment: dict[str, str]) -> None:
         self.line, theirs = socket.socketpair()
-        self.process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        command = [sys.executable, __file__, str(theirs.fileno())]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         self.answers, self.lock = self.line.makefile("r", encoding="utf-8"), threading.Lock()
 
@@ -85,9 +105,9 @@ class WarmProcess:
         return Kernel(self, pid)
 
 
-@functools.cache
-def warm_process() -> WarmProcess:
-    return WarmProcess()
+@functools.lru_cache(maxsize=3)  # some 600 MB each; one that is dropped ends with its last kernel
+def warm_process(environment: frozenset[tuple[str, str]]) -> WarmProcess:
+    return WarmProcess(dict(environment))
 
 
 class Kernel:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import nbformat
 from agreement import differences, texts, without_numbers
 from chapters import BOOK, read, table_of_contents
+from forked_kernels import use_forks
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -108,10 +109,10 @@ def main() -> None:
     options = parser.parse_args()
     chapters = options.chapters or table_of_contents()
     seen: list[Seen] = []
-    with ProcessPoolExecutor(options.workers) as pool:
+    with ProcessPoolExecutor(options.workers, initializer=use_forks) as pool:
         # the longest chapters first, so that no worker is left with one at the end
         longest = sorted(chapters, key=lambda name: name not in ("training", "translation", "scaling"))
-        waiting = [pool.submit(observe, chapter, machine) for chapter in longest for machine in options.machines]
+        waiting = [pool.submit(observe, chapter, machine) for machine in options.machines for chapter in longest]
         for done in as_completed(waiting):
             seen.append(done.result())
             print(f"{seen[-1].machine:18} {seen[-1].chapter:20} {seen[-1].mark}", flush=True)

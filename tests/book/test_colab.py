@@ -22,6 +22,7 @@ from pathlib import PurePosixPath
 import chapters as book
 import nbformat
 import pytest
+from forked_kernels import use_forks
 from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -113,6 +114,7 @@ def test_a_chapter_runs_alone(colab, name, tmp_path, monkeypatch):
     where = "import tlm_book; print(tlm_book.__file__)"
     notebook.cells.append(nbformat.v4.new_code_cell(where))
     before = [kinds(cell) for cell in notebook.cells]
+    use_forks()  # for its sockets: this kernel, of another environment, is not forked
     NotebookClient(notebook, timeout=900, kernel_name="colab", resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert notebook.cells[-1].outputs[0].text.startswith(str(colab / "env")), "the package of the repository was used"
     for cell, shown in zip(notebook.cells, before, strict=True):

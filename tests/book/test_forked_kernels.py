@@ -1,7 +1,8 @@
-"""Forked kernels are kernels like others: each with its own variables, folder, environment and chance; one of another environment starts as usual."""
+"""Forked kernels are kernels like others: each with its own variables, folder, environment and chance. They need no ports."""
 
 import os
 import signal
+import stat
 
 import forked_kernels
 import pytest
@@ -51,12 +52,23 @@ def test_kernels_know_nothing_of_one_another(kernel, tmp_path):
     assert not set(first(chance).split()) & set(second(chance).split())
 
 
-def test_a_kernel_is_forked_only_where_the_environment_is_the_same(kernel):
+def test_each_environment_has_a_process_to_fork_from(kernel):
     other = "avx2" if os.environ.get("ATEN_CPU_CAPABILITY") == "default" else "default"
     manager, run = kernel(ATEN_CPU_CAPABILITY=other)
-    assert isinstance(manager.provisioner, forked_kernels.Forked) and not isinstance(manager.provisioner.process, forked_kernels.Kernel)
     assert run("import torch\nprint(torch.backends.cpu.get_cpu_capability().lower())") == other
-    assert isinstance(kernel()[0].provisioner.process, forked_kernels.Kernel)
+    as_here = kernel()[0].provisioner.process
+    assert isinstance(as_here, forked_kernels.Kernel) and as_here.parent is not manager.provisioner.process.parent
+    assert kernel()[0].provisioner.process.parent is as_here.parent
+
+
+def test_kernels_speak_through_files(kernel):
+    manager, run = kernel()
+    folder = manager.provisioner.folder
+    assert run("print(6 * 7)") == "42" and manager.transport == "ipc"
+    assert all(stat.S_ISSOCK(file.stat().st_mode) for file in os.scandir(folder)) and len(os.listdir(folder)) == 5
+    run.client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    assert not os.path.exists(folder)
 
 
 def test_a_kernel_that_ends_is_seen_to_end(kernel):
