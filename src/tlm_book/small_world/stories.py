@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_positive
 from tlm_book.small_world import world as w
 from tlm_book.small_world.language import BEFORE, Named, fill, patterns
 from tlm_book.small_world.questions import QUESTIONS, answer, askable
@@ -273,6 +273,7 @@ def _complete(text: str, event: Event) -> bool:
 
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
+    ValueError for a number that is no level.
 
     >>> print(story(0, random.Random(4)), end="")
     Peter was at the crossroads. In the studio was Adam. Adam had a broom. There was a book in the studio. Adam took the book. Off went Adam to the crossroads. The book was given to Peter by Adam. Peter thanked Adam.
@@ -307,6 +308,7 @@ def _asked(stage: _Stage) -> list[str]:
 
 
 def stories(count: int, seed: int, levels: tuple[int, ...] = tuple(range(len(LEVELS)))) -> list[str]:
-    """Stories of these levels, mixed."""
+    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1."""
+    expects_positive(count=count)
     rng = random.Random(seed)
     return [story(rng.choice(levels), rng) for _ in range(count)]
