@@ -116,6 +116,7 @@ def ears():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
 def test_ctrl_c_saves_the_step_and_says_how_to_go_on(text, tmp_path):
     arguments = ["train", "--data", text, "--out", tmp_path / "m", *TINY, "--steps", "100000", "--eval-every", "7"]

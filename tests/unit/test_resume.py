@@ -153,7 +153,7 @@ def ears():
 
 
 @pytest.mark.usefixtures("ears")
-@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("every", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_ctrl_c_saves_where_it_stands(text, every, capfd):
     """Between two measurements, or at one; what comes out in the end is as if nobody had touched a key."""
     choices = TINY | {"eval_every": every}

@@ -181,7 +181,8 @@ class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
     Config.gpt2(), Config.lei_mao(V, n_layers=2), Config.mistral(window=None), …
 
-    Every field, and whose models have which of its values:
+    Every field, and whose models have which of its values ("since 2020": Llama, Qwen
+    2 and 3, Mistral, Mixtral, Gemma):
 
     vocab_size      V, the number of tokens
     d_model         d, the width of a row
@@ -192,9 +193,9 @@ class Config(Settings):
                     Mixtral's, and 1 in Gemma's
     d_head          the width of a head; None: d / h; 2d / h in Qwen 3's
     max_len         M, the longest text
-    activation      "relu" (the others), "gelu" (Becker-Kahn), "gelu_tanh" (GPT-2, Gemma),
-                    "silu" (Llama, Qwen 2, Qwen 3, Mistral, Mixtral); where it is gated,
-                    "sigmoid" and "identity", too
+    activation      "gelu" (Becker-Kahn), "gelu_tanh" (GPT-2, Gemma), "silu" (Llama, Qwen 2,
+                    Qwen 3, Mistral, Mixtral), "relu" (the others); also "sigmoid" and
+                    "identity" where it is gated
     gated           φ(XW_G) ⊙ XW_1 inside: True (since 2020), False (the others)
     ff_bias         biases in that layer: False (since 2020), True (the others)
     n_experts       so many gated layers; None: one layer; 8 in Mixtral's
@@ -224,8 +225,8 @@ class Config(Settings):
     out_bias        of W^O: True (Wojcik, GPT-2), False (the others)
     scale           of the scores; None: 1/√d_head; 1 in Becker-Kahn's
     qk_norm         queries and keys normalized: True (Qwen 3), False (the others)
-    window          a row sees itself and so many less 1 before; None: all; 4096 in
-                    Mistral's
+    window          w: a row sees itself and the w − 1 before it; None: all before it;
+                    4096 in Mistral's
     dropout         in training mode: 0; 0.1 in Vaswani's
     """
 
