@@ -6,6 +6,7 @@ Every message has the form "argument: got …, want …"; `words` are fragments 
 
 import functools
 import json
+import random
 import sys
 import tempfile
 from collections.abc import Callable
@@ -38,10 +39,12 @@ from tlm_book import (
     positional_encoding,
     pretrained,
     scaling,
+    small_world,
     tokenization,
     training,
     transformer_lm,
     translation,
+    viewer,
     weights,
     word_vectors,
 )
@@ -786,7 +789,8 @@ CASES = [
     Case("evaluate context", lambda: training.evaluate(model(), tokens(1, 2, 3), 4, 0, context=4), ValueError, ("context: got 4", "n − 1 = 3")),
     Case("trigram of too little", lambda: training.trigram(tokens(1, 2), tokens(1), 5), ValueError, ("train: got 2 tokens", "more than 3")),
     Case("trigram of too many tokens", lambda: training.trigram(tokens(1, 2, 3, 4), tokens(1), 2**30), ValueError, ("vocab_size: got 1073741824", "2^63")),
-    Case("plan unknown choice", lambda: training.plan(1000, layer=2), ValueError, ("choices: got ['layer']", "'layers'")),
+    Case("plan unknown choice", lambda: training.plan(1000, layer=2), ValueError, ("choices: got ['layer']", "did you mean layers?")),
+    Case("model_for another preset", lambda: training.model_for(training.fit_size(9999), 300, "gpt9"), ValueError, ("preset: got 'gpt9'", "'gpt2'")),
     Case("read_text missing", lambda: training.read_text("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'", "text file")),
     Case("read_text folder", lambda: training.read_text("."), ValueError, ("path: got the folder '.'", "text file")),
     Case("read_text not UTF-8", lambda: text_file(b"ab\xff" + b"a" * 5000), ValueError, ("path: got the byte 0xff at position 2", "want a text file in UTF-8")),
@@ -843,6 +847,11 @@ CASES = [
     # inference
     Case("generate token too big", lambda: inference.generate(model(), tokens(V), 1), IndexError, (f"tokens: got a token {V}", f"from 0 to {V - 1}")),
     Case("generate float tokens", lambda: inference.generate(model(), z(2), 1), TypeError, ("tokens: got dtype torch.float32", "integer")),
+    Case("generate a misspelled choice", lambda: inference.generate(model(), tokens(1), 1, topk=3), TypeError, ("topk: got an unknown argument", "did you mean top_k?")),
+    Case("stream a misspelled choice", lambda: inference.stream(model(), tokens(1), 1, temprature=1.0), TypeError, ("temprature: got an unknown", "did you mean temperature?")),
+    Case("Sampler misspelled", lambda: inference.Sampler(topk=3), TypeError, ("topk: got an unknown argument", "did you mean top_k?")),
+    Case("Config misspelled", lambda: Config(5, n_head=3), TypeError, ("n_head: got an unknown argument", "did you mean n_heads?")),
+    Case("TrainConfig misspelled", lambda: training.TrainConfig(step=3), TypeError, ("step: got an unknown argument", "did you mean steps?")),
     Case("generate numbers", lambda: inference.generate(model(), [1, 2], 1), TypeError, ("tokens: got int", "tensor")),
     Case("generate a text", lambda: inference.generate(model(), "hi", 1), TypeError, ("tokens: got str", "tensor")),
     Case("generate no texts", lambda: inference.generate(model(), [], 1), ValueError, ("tokens: got no texts", "at least one")),
@@ -933,6 +942,8 @@ CASES = [
     Case("pretrained load_gpt2 empty folder", lambda: in_folder(pretrained.load_gpt2), FileNotFoundError, ("folder: got", "without config.json")),
     Case("pretrained load_gpt2 what train saved", lambda: saved_folder(pretrained.load_gpt2), ValueError, ("model.safetensors: got no tensor", "each tensor that config.json calls for")),
     Case("pretrained save_gpt2 other model", lambda: pretrained.save_gpt2(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
+    Case("pretrained save_model other model", lambda: pretrained.save_model(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "TransformerLM")),
+    Case("pretrained save_model no counterpart", lambda: pretrained.save_model(model(), "nowhere"), ValueError, ("model.config.", "preset")),
     Case("pretrained save_gpt2 other settings", lambda: pretrained.save_gpt2(model(), "nowhere"), ValueError, ("model.config.", "as in every GPT-2")),
     Case("pretrained save_marian other model", lambda: pretrained.save_marian(model(), "nowhere"), TypeError, ("model: got TransformerLM", "an EncoderDecoder")),
     Case("pretrained load_gpt2 None", lambda: pretrained.load_gpt2(None), TypeError, ("name_or_folder: got None", "a text or a path")),
@@ -973,6 +984,9 @@ CASES = [
     Case("heads said_twice pool too small", lambda: heads.said_twice(tokens(0, 1, 1, 2), 3, 1, 0), ValueError, ("m: got 3", "at most 2")),
     Case("heads said_twice m 0", lambda: heads.said_twice(tokens(0, 1), 0, 1, 0), ValueError, ("m: got 0", "at least 1")),
     Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
+    Case("playground text", lambda: viewer.playground(None, None, 3), TypeError, ("model: got NoneType", "a TransformerLM")),
+    Case("small world level", lambda: small_world.story(9, random.Random(0)), ValueError, ("level: got 9", "from 0 to 4")),
+    Case("small world stories 0", lambda: small_world.stories(0, seed=0), ValueError, ("count: got 0", "at least 1")),
     Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
     Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),
     Case("heads knock_out negative layer", lambda: heads.knock_out(model(), (-1, 0)), IndexError, ("heads: got (-1, 0)", "a layer below 1")),
