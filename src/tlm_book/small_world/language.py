@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from tlm_book.small_world import world as w
+import tlm_book.small_world.world as w
 from tlm_book.small_world.words import (
     COLOURS,
     CONTAINERS,

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import tlm_book.small_world.world as w
 from tlm_book.checks import expects, expects_positive
-from tlm_book.small_world import world as w
 from tlm_book.small_world.language import BEFORE, Named, fill, patterns
 from tlm_book.small_world.questions import QUESTIONS, answer, askable
 from tlm_book.small_world.words import (

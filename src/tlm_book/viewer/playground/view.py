@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import traitlets
 
@@ -15,10 +15,6 @@ from tlm_book.viewer.base import (
     visible,
 )
 from tlm_book.viewer.playground.pack import pack
-
-if TYPE_CHECKING:
-    from tlm_book.tokenization import Tokenizer
-    from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["Playground", "playground"]
 
@@ -67,8 +63,8 @@ class Playground(Picture):
 
 
 def playground(
-    model: "TransformerLM",
-    tokenizer: "Tokenizer",
+    model: Any,
+    tokenizer: Any,
     text: str = "",
     *,
     temperature: float = 0.8,
@@ -79,7 +75,7 @@ def playground(
 ) -> Playground:
     """The model, computed on the page itself at every key: its tokens, the attention of each head, what comes next, and what each block makes of it.
 
-    model        at most 8 million weights. Its matrices are rounded to 8 bits, so the page's scores differ a little from the model's.
+    model        a `TransformerLM` of at most 8 million weights. Its matrices are rounded to 8 bits, so the page's scores differ a little from the model's.
     tokenizer    a `Tokenizer` with the model's vocabulary.
     text         what stands there at first.
     temperature, top_k, top_p   of writing; None keeps all tokens.
@@ -118,7 +114,7 @@ def _expects_model(model: Any, tokenizer: Any) -> None:
     expects(plain, "tokenizer", "tokens numbered in another order", "bytes, merges and specials in the order of their numbers")
 
 
-def _vocabulary(tokenizer: "Tokenizer") -> dict[str, Any]:
+def _vocabulary(tokenizer: Any) -> dict[str, Any]:
     texts = [tokenizer.token_bytes(token).decode("latin-1") for token in range(len(tokenizer))]
     shown = [_shown(tokenizer.token_bytes(token)) for token in range(len(tokenizer))]
     return {"pattern": tokenizer.pattern, "merges": [list(pair) for pair in tokenizer.merges], "texts": texts, "shown": shown, "start": tokenizer.start}
