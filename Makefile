@@ -88,6 +88,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
+	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
 
 # Everything that needs a GPU. Its results become one entry of benchmarks/gpu.json, which the book's pages show.
