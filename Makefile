@@ -88,6 +88,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
+	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
 	$(BIN)/python benchmarks/inside.py
 

@@ -59,6 +59,7 @@ def test_machines_side_by_side():
     assert one == first
     both = harness.abreast({"A(R) Processor, 2 cores": first, "B, 4 cores": second}, ("size",), ("ms",))
     assert both == [{"size": "S", "A: ms": 1, "B: ms": None}, {"size": "L", "A: ms": 2, "B: ms": 3}, {"size": "XL", "A: ms": None, "B: ms": 4}]
+    assert harness.abreast({"A, 2 cores": first, "B, 4 cores": []}, ("size",), ("ms",)) == [{"size": "S", "A: ms": 1}, {"size": "L", "A: ms": 2}]
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
 
 

@@ -36,6 +36,7 @@ from tlm_book import (
     normalization,
     notation,
     operators,
+    optimization,
     positional_encoding,
     pretrained,
     scaling,
@@ -62,6 +63,7 @@ from tlm_book.spec import multi_head as s_multi_head
 from tlm_book.spec import named_tensors as s_named_tensors
 from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import operators as s_operators
+from tlm_book.spec import optimization as s_optimization
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import tokenization as s_tokenization
 from tlm_book.spec import training as s_training
@@ -313,7 +315,6 @@ CASES = [
     Case("Config rope_layout", lambda: tiny(rope_layout="pairs"), ValueError, ("rope_layout: got 'pairs'", "'halves'", "'interleaved'")),
     Case("Config rope_scaling number", lambda: tiny(rope_scaling=2.0), TypeError, ("rope_scaling: got 2.0", "None or a RopeScaling")),
     Case("Config rotary heads of odd width", lambda: tiny(pe="rotary", d_head=3), ValueError, ("d_head: got 3", "an even width")),
-    Case("CachedModel compiled experts", lambda: inference.CachedModel(TransformerLM(tiny(n_experts=2, gated=True, ff_bias=False)), compile=True), ValueError, ("compile: got True", "False for a model with experts")),
     Case("FeedForward activation", lambda: feed_forward.FeedForward(4, 4, "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
     Case("DecoderBlock variant", lambda: decoder_block.DecoderBlock(4, 2, 4, variant="?"), ValueError, ("variant: got '?'", "'parallel'")),
     Case("DecoderBlock norm_kind", lambda: decoder_block.DecoderBlock(4, 2, 4, norm_kind="batch"), ValueError, ("norm_kind: got 'batch'", "'rms'")),
@@ -769,9 +770,22 @@ CASES = [
     Case("product of a str", lambda: derivation.product("AB", "A", "B"), TypeError, ("weights: got str", "Derivation")),
     Case("directional_derivatives without weights", lambda: gradients.directional_derivatives(torch.nn.Identity(), lambda: z(1)), ValueError, ("model: got no weight",)),
     # training
-    Case("spec adamw of two lengths", lambda: s_training.adamw(np.zeros(3), np.zeros(4), np.zeros(3), np.zeros(3), 1, 0.1, (0.9, 0.99), 0.0),
+    Case("spec adamw of two lengths", lambda: s_optimization.adamw(np.zeros(3), np.zeros(4), np.zeros(3), np.zeros(3), 1, 0.1, (0.9, 0.99), 0.0),
          ValueError, ("g: got shape (4,)", "(3)")),
-    Case("spec clip of a table", lambda: s_training.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
+    Case("spec sgd of two lengths", lambda: s_optimization.sgd(np.zeros(3), np.zeros(4), 0.1), ValueError, ("g: got shape (4,)", "(3)")),
+    Case("spec momentum of two lengths", lambda: s_optimization.momentum(np.zeros(3), np.zeros(3), np.zeros(2), 0.1, 0.9), ValueError, ("m: got shape (2,)",)),
+    Case("spec nesterov of a list", lambda: s_optimization.nesterov([1.0], np.zeros(1), np.zeros(1), 0.1, 0.9), TypeError, ("w: got list",)),
+    Case("spec adam step 0", lambda: s_optimization.adam(*np.zeros((4, 3)), 0, 0.1, (0.9, 0.99)), ValueError, ("t: got 0", "at least 1")),
+    Case("spec adamw step 0", lambda: s_optimization.adamw(*np.zeros((4, 3)), 0, 0.1, (0.9, 0.99), 0.1), ValueError, ("t: got 0", "at least 1")),
+    Case("spec amsgrad step 0", lambda: s_optimization.amsgrad(*np.zeros((5, 3)), 0, 0.1, (0.9, 0.99)), ValueError, ("t: got 0", "at least 1")),
+    Case("spec scheduled_rate of another schedule", lambda: s_optimization.scheduled_rate(0, 9, 1, 0.1, 0.0, "sine"), ValueError,
+         ("schedule: got 'sine'", "'cosine'")),
+    Case("spec noise_scale of one gradient", lambda: s_optimization.noise_scale(np.ones((1, 3))), ValueError, ("G: got 1 rows", "at least 2")),
+    Case("spec newton_schulz of a row", lambda: s_optimization.newton_schulz(np.ones(3)), ValueError, ("M: got shape (3,)", "(n, m)")),
+    Case("sharpness of no weights", lambda: optimization.sharpness(lambda: torch.zeros(()), []), ValueError, ("weights: got none", "at least one")),
+    Case("sharpness in no iterations", lambda: optimization.sharpness(lambda: torch.zeros(()), [torch.zeros(1)], 0), ValueError,
+         ("iterations: got 0", "at least 1")),
+    Case("spec clip of a table", lambda: s_optimization.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
     Case("spec bigram_table of letters", lambda: s_training.bigram_table("aba", 2, 0.5), TypeError, ("x: got str", "shape (N)")),
     Case("spec discounts of halves", lambda: s_training.discounts(np.array([0.5])), TypeError, ("c: got dtype float64", "integers")),
     Case("spec kneser_ney of halves", lambda: s_training.kneser_ney(np.array([0.5]), 2, ()), TypeError, ("x: got dtype float64", "integers")),
@@ -888,6 +902,11 @@ CASES = [
     Case("LM beam_search length_penalty", lambda: inference.beam_search(model(), tokens(1), 2, length_penalty=-1), ValueError, ("length_penalty: got -1", "≥ 0")),
     Case("LM beam_search too long", lambda: inference.beam_search(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"max_len = {M}")),
     Case("LM beam_search from nan", lambda: inference.beam_search(spoiled_model(), tokens(1), 1), ValueError, ("model: got scores", "finite")),
+    Case("CachedModel products", lambda: inference.CachedModel(model(), products="quick"), ValueError, ("products: got 'quick'", "'auto'", "'parts'")),
+    Case("CachedModel weights", lambda: inference.CachedModel(model(), weights="int4"), ValueError, ("weights: got 'int4'", "'int8'")),
+    Case("CachedModel products of other weights", lambda: inference.CachedModel(model(), products="numpy", weights="int8"), ValueError, ("products: got 'numpy'", "'packed'")),
+    Case("CachedModel products that do not fit", lambda: inference.CachedModel(model().double(), products="packed", weights="int8"), ValueError, ("products: got 'packed'", "a form for float64")),
+    Case("generate products", lambda: inference.generate(model(), tokens(1), 1, products="?"), ValueError, ("products: got '?'", "'linear'")),
     Case("CachedModel another model", lambda: inference.CachedModel(torch.nn.Identity()), TypeError, ("model: got Identity", "TransformerLM")),
     Case("CachedModel without mask", lambda: inference.CachedModel(unmasked_model()), ValueError, ("model: got attention without mask", "mask")),
     Case("CachedModel text too long", lambda: inference.CachedModel(model()).read([tokens(*[1] * (M + 1))]), ValueError, (f"texts: got {M + 1} rows", f"max_len = {M}")),
