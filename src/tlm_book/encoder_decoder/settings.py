@@ -1,0 +1,74 @@
+"""Every choice that makes an encoder–decoder. Generated from book/encoder_decoder.ipynb: edit the notebook, then `make export`."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.transformer_lm import Config, Settings
+
+__all__ = [
+    "EncoderDecoderConfig",
+]
+
+
+# --- The model in torch
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig(Settings):
+    """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
+    Lei Mao writes it. (M-sizes)
+
+    `vocab_size` is that of the target; `source_vocab_size` None means one vocabulary
+    and one table for both. `n_layers` blocks in each half. ValueError or TypeError for
+    values that describe no model.
+    """
+
+    norm: str = "post"  # or "pre"
+    final_norm: bool = False
+    eps: float = 1e-5
+    eps_mode: str = "inside"
+    pe: str = "sinusoidal"
+    pe_start: int = 0
+    embed_scale: bool = True
+    out_bias: bool = False
+    source_vocab_size: int | None = None
+    d_value: int | None = None  # None: as wide as the keys, d_head
+    pe_halves: bool = False  # True: all sines first, then all cosines
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expects_one_of("norm", self.norm, ("post", "pre"))
+        expects_one_of("variant", self.variant, ("sequential",))
+        expects(self.pe != "rotary", "pe", repr(self.pe), "positions that are added")
+        for name in "n_kv_heads norm_kind gated ff_bias n_experts window qk_norm".split():
+            got, only = getattr(self, name), getattr(Settings, name)
+            expects(got == only, name, got, f"{only}: others are for decoders alone")
+        sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
+        expects_positive(**{name: n for name, n in sizes.items() if n is not None})
+        halves, name = self.pe_halves, "pe_halves"
+        expects(isinstance(halves, bool), name, repr(halves), "True or False", TypeError)
+        fits = not halves or self.pe == "sinusoidal"
+        expects(fits, name, halves, f"False with pe = {self.pe!r}")
+
+    @classmethod
+    def lei_mao(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
+        """Lei Mao: the default values."""
+        return cls(vocab_size, **changes)
+
+    @classmethod
+    def pre_norm(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
+        """The form of today: pre-norm, and one more normalization behind each stack."""
+        settings: dict[str, Any] = {"norm": "pre", "final_norm": True}
+        return cls(vocab_size, **settings | changes)
+
+    @classmethod
+    def agarwal(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
+        """Agarwal: no ε, positions from 1."""
+        return cls(**dataclasses.asdict(Config.agarwal(vocab_size)) | changes)
+
+    @classmethod
+    def vaswani(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
+        """The paper of 2017: tied embeddings, dropout 0.1."""
+        return cls(**dataclasses.asdict(Config.vaswani(vocab_size)) | changes)
