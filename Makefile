@@ -42,10 +42,10 @@ book: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests $(WORKERS)
 
-# What is long by nature, too; and the chapters once more, every signature of the package checked while they run.
+# What is long by nature, too; and the chapters once more: every signature of the package checked while they run, every measurement with all its seeds.
 test-all: test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests --long $(WORKERS)
-	TLM_BOOK_TYPECHECK=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book $(WORKERS)
+	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book $(WORKERS)
 
 # Installs no Coq: a proof is checked where somebody wants it checked.
 proofs: $(READY)
@@ -54,7 +54,7 @@ proofs: $(READY)
 	@echo "All proofs checked: both files, and a certificate of every preset; on no axiom."
 
 thorough: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/unit/test_resume.py tests/unit/test_training.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/unit/test_resume.py
 
 # Measures only what has changed since the last time, and writes book/mutation_testing.md.
 mutants: $(READY)

@@ -7,17 +7,21 @@ plain safetensors: `save_file`, and two ways of loading, `load_file` with every 
 and `load_model` into a new model. Ours also checks that every number is finite. Prints a table; writes data.json and data.md.
 """
 
+import functools
 import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from harness import (
+    Report,
     Spread,
     about,
     in_turn,
     parser,
     ratio,
+    rewrite,
+    sections,
     side_by_side,
     table,
     timed,
@@ -107,18 +111,26 @@ def files(folder: Path, rounds: int) -> list[dict]:
     return rows
 
 
+def text_of(report: Report) -> str:
+    head = f"Medians of {report['rounds']} rounds, with quartiles. {about(report['machine'])}."
+    text = f"# Data and files\n\n{head}\n\nBatches from a mapped file of {report['tokens']:,} tokens:\n\n{table(report['batches'])}\n\n"
+    return text + f"A model of {report['weights']:,} weights in float32:\n\n{table(report['files'])}\n"
+
+
+PAGE = functools.partial(sections, text_of=text_of)
+
+
 def main() -> None:
     options = parser(__doc__, rounds=15)
     options.add_argument("--tokens", type=int, default=100_000_000, help="in the mapped file (100,000,000)")
     options = options.parse_args()
+    if options.write:
+        return rewrite(options.out, "data", PAGE)
     facts = torch_machine()
     with tempfile.TemporaryDirectory() as scratch:
         drawn, kept = batches(Path(scratch), options.tokens, options.rounds), files(Path(scratch), options.rounds)
-    head = f"Medians of {options.rounds} rounds, with quartiles. {about(facts)}."
-    text = f"# Data and files\n\n{head}\n\nBatches from a mapped file of {options.tokens:,} tokens:\n\n{table(drawn)}\n\n"
-    text += f"A model of {count_parameters(CONFIG):,} weights in float32:\n\n{table(kept)}\n"
     report = {"machine": facts, "rounds": options.rounds, "tokens": options.tokens, "weights": count_parameters(CONFIG), "batches": drawn, "files": kept}
-    write(options.out, "data", report, text)
+    write(options.out, "data", report, PAGE)
 
 
 if __name__ == "__main__":

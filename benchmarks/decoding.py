@@ -29,6 +29,7 @@ SIZES = {
 GOALS = {"S": (4.0, 0.15), "L": (2.2, 0.10)}  # ratio, slope
 PROMPT, NEW, CONTEXT = 16, 256, 1040
 ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")
+COLUMNS = ("ours, ms", "theirs, ms", "ratio", "by processor time", "tokens/s")
 LENGTHS = (64, 128, 256, 512, 1024)
 
 
@@ -96,25 +97,39 @@ def cost(name: str, options: object) -> dict[str, object]:
     return row
 
 
+def by_length(report: harness.Report) -> list[dict[str, object]]:
+    return [
+        {"size": row["size"]} | {f"n = {n}": ms for n, ms in zip(LENGTHS, row["wall, ms"], strict=True)}
+        | {"slope": row["slope, wall"], "by processor time": row["slope, processor"], "goal": row["goal"]}
+        for row in report["cost"]
+    ]  # fmt: skip
+
+
+def page(entries: harness.Entries) -> str:
+    rows = harness.abreast({name: report["writing"] for name, report in entries.items()}, ("size", "their activation"), COLUMNS)
+    text = f"{NEW} tokens after {PROMPT}, medians and quartiles; ratio: theirs / ours.\n\n{harness.table(rows)}\n\n"
+    said = lambda report: f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n{report['rounds']} rounds; {harness.about(report['machine'])}."
+    return text + harness.sections(entries, said)
+
+
+def draw(report: harness.Report, axes: object) -> None:
+    harness.bars(axes, {f"{row['size']}, {row['their activation']}": float(row["ratio"].split()[0]) for row in report["writing"]}, mark=1.0, unit=" ×")
+    axes.set_xlabel("their time / ours")
+
+
 def main() -> None:
     parser = harness.parser(__doc__, rounds=9)
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     parser.add_argument("--compile", action="store_true", help="our steps through torch.compile")
     options = parser.parse_args()
+    if options.write:
+        return harness.rewrite(options.out, "decoding", page, draw)
     transformers.logging.set_verbosity_error()
     rows = [writing(name, activation, options) for name in SIZES for activation in ACTIVATIONS]
     costs = [cost(name, options) for name in SIZES]
     facts = harness.torch_machine(options.device, transformers=transformers.__version__)
-    by_length = [
-        {"size": row["size"]} | {f"n = {n}": ms for n, ms in zip(LENGTHS, row["wall, ms"], strict=True)}
-        | {"slope": row["slope, wall"], "by processor time": row["slope, processor"], "goal": row["goal"]}
-        for row in costs
-    ]  # fmt: skip
-    text = f"{NEW} tokens after {PROMPT}, medians and quartiles of {options.rounds} rounds; ratio: theirs / ours.\n\n{harness.table(rows)}\n\n"
-    text += f"Milliseconds of the n-th token.\n\n{harness.table(by_length)}\n\n{harness.about(facts)}.\n"
     report = {"machine": facts, "rounds": options.rounds, "compile": options.compile, "sizes": SIZES, "writing": rows, "cost": costs}
-    ratios = {f"{row['size']}, {row['their activation']}": float(str(row["ratio"]).split()[0]) for row in rows}
-    harness.write(options.out, "decoding", report, text, lambda axes: (harness.bars(axes, ratios, mark=1.0, unit=" ×"), axes.set_xlabel("their time / ours")))
+    harness.write(options.out, "decoding", report, page, draw)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,34 @@
     options = parser(__doc__, rounds=15).parse_args()
     found = side_by_side({"ours": run, "theirs": other_run}, options.rounds)   # {"ours": Timing, "theirs": Timing}
     found["ours"].ms(), ratio(found["theirs"], found["ours"]).text()           # "12.3 ± 0.4", "1.08 (1.06 to 1.11)"
-    write(options.out, "name", report, text, lambda axes: bars(axes, {"theirs / ours": 1.08}))
+    report = {"machine": torch_machine(options.device), "rounds": options.rounds, "rows": rows}
+    write(options.out, "name", report, text_of, draw)
+
+One entry for each machine. NAME.json is {"entries": {machine: report}}: the key is the GPU's name where one was measured, else the processor's
+with the number of cores ("AMD EPYC, 2 cores", "NVIDIA H200"). A run replaces the entry of its own machine and leaves the others, so figures of
+several machines gather in one file. A report holds "machine" (what `torch_machine` or `machine` says: date, processor, cores, blas, gpu, versions), "rounds",
+and what the benchmark found: lists of rows (`table` writes them), numbers, sentences; nothing else is needed to write it again.
+
+NAME.md and NAME.svg are written from NAME.json alone, all entries together: `text_of(entries)` is the page, `draw(report, axes)` the panel of one entry.
+`sections` puts one machine's text below the other's, `abreast` makes one table with the machines side by side. `--write` does that and measures nothing.
 
 Importing this file is light (no torch, no matplotlib), so that a process that measures its own memory may do so.
 """
 
 import argparse
 import datetime
+import functools
+import itertools
 import json
 import os
 import platform
+import re
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 HERE = Path(__file__).parent
 NO_GPU = "GPU: not measured on this machine"
@@ -141,11 +153,25 @@ def machine(**more: object) -> dict[str, object]:
 
 
 def torch_machine(device: str = "cpu", **more: object) -> dict[str, object]:
-    """`machine` with torch, its threads, and the GPU's name where one is measured."""
+    """`machine` with torch, its threads, the libraries of linear algebra, and the GPU's name where one is measured."""
     import torch
 
     gpu = torch.cuda.get_device_name(device) if device.startswith("cuda") else NO_GPU
-    return machine(threads=torch.get_num_threads(), torch=torch.__version__, gpu=gpu, **more)
+    return machine(threads=torch.get_num_threads(), torch=torch.__version__, blas=blas(), gpu=gpu, **more)
+
+
+def blas() -> str:
+    """The libraries of linear algebra: "torch MKL 2024.2, numpy OpenBLAS 0.3.31"."""
+    import numpy
+    import torch
+
+    built = torch.__config__.show()
+    mkl = re.search(r"Math Kernel Library Version (\d+\.\d+)", built)
+    named = re.search(r"BLAS_INFO=(\w+)", built)
+    of_torch = f"MKL {mkl[1]}" if mkl else named[1] if named else "unknown"
+    found = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    name, number = str(found.get("name", "unknown")), ".".join(str(found.get("version", "")).split(".")[:3])
+    return f"torch {of_torch}, numpy {'OpenBLAS' if 'openblas' in name else name} {number}".strip()
 
 
 def about(facts: Mapping[str, object]) -> str:
@@ -157,10 +183,11 @@ def about(facts: Mapping[str, object]) -> str:
 
 
 def parser(doc: str, rounds: int, out: Path = HERE) -> argparse.ArgumentParser:
-    """The arguments of every benchmark: --rounds and --out; the description is the file's docstring."""
+    """The arguments of every benchmark: --rounds, --out and --write; the description is the file's docstring."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--rounds", type=int, default=rounds, help=f"runs of each job ({rounds})")
     made.add_argument("--out", type=Path, default=out, help="folder for what is written")
+    made.add_argument("--write", action="store_true", help="measure nothing: write the report and its picture anew from what was measured")
     return made
 
 
@@ -185,18 +212,72 @@ def bars(axes: object, lengths: Mapping[str, float], mark: float | None = None, 
         axes.axvline(mark, color=style.RED, linewidth=1)
 
 
-def write(out: Path, name: str, report: Mapping[str, object], text: str, *draw: Callable[[object], None]) -> None:
-    """NAME.json, NAME.md and, when there is something to draw, NAME.svg with one panel below the other; prints the text."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(text, encoding="utf-8")
-    if draw:
-        save_plot(out / f"{name}.svg", *draw)
+# One entry for each machine
+
+Report = dict[str, Any]
+Entries = dict[str, Report]  # by the machine's name
+
+
+def entry_name(facts: Mapping[str, object]) -> str:
+    """The key of a machine's entry: its GPU where one was measured, else processor and cores."""
+    gpu = str(facts.get("gpu", NO_GPU))
+    return f"{facts['processor']}, {facts['cores']} cores" if gpu == NO_GPU else gpu
+
+
+def entries(folder: Path, name: str) -> Entries:
+    """What has been measured so far; empty when nothing has."""
+    path = folder / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["entries"] if path.is_file() else {}
+
+
+def sections(found: Entries, text_of: Callable[[Report], str]) -> str:
+    """The text of each entry, with the machine's name above it where there are several."""
+    texts = {name: text_of(report).strip() + "\n" for name, report in found.items()}
+    return "\n".join(f"## {name}\n\n{text}" for name, text in texts.items()) if len(texts) > 1 else "".join(texts.values())
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The machines' names without marks and cores, where they still differ then: "Intel(R) Xeon(R) Processor, 2 cores" is "Intel Xeon"."""
+    shorts = {name: " ".join(re.sub(r"\((R|TM)\)|Processor|, \d+ cores", " ", name).split()) for name in names}
+    return shorts if len(set(shorts.values())) == len(shorts) else dict(zip(shorts, shorts))
+
+
+def abreast(tables: Mapping[str, Sequence[Mapping[str, object]]], keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, object]]:
+    """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine."""
+    prefix = {name: f"{short}: " if len(tables) > 1 else "" for name, short in short_names(tables).items()}
+    rows: dict[tuple, dict[str, object]] = {}
+    for table_ in tables.values():
+        for row in table_:
+            empty = {f"{prefix[name]}{column}": None for name in tables for column in columns}
+            rows.setdefault(tuple(row[key] for key in keys), {key: row[key] for key in keys} | empty)
+    for name, table_ in tables.items():
+        for row in table_:
+            rows[tuple(row[key] for key in keys)] |= {f"{prefix[name]}{column}": row.get(column) for column in columns}
+    return list(rows.values())
+
+
+def write(folder: Path, name: str, report: Report, text_of: Callable[[Entries], str], *draw: Callable[[Report, object], None]) -> None:
+    """Puts the report into NAME.json as its machine's entry, and writes NAME.md and NAME.svg anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = entries(folder, name) | {entry_name(report["machine"]): report}
+    (folder / f"{name}.json").write_text(json.dumps({"entries": found}, indent=1) + "\n", encoding="utf-8")
+    rewrite(folder, name, text_of, *draw)
+
+
+def rewrite(folder: Path, name: str, text_of: Callable[[Entries], str], *draw: Callable[[Report, object], None]) -> None:
+    """NAME.md and, when there is something to draw, NAME.svg with one panel below the other, from NAME.json; prints the text."""
+    found = entries(folder, name)
+    text = text_of(found)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    panels = [(machine_, functools.partial(paint, report)) for machine_, report in found.items() for paint in draw]
+    if panels:
+        titles, paints = zip(*panels, strict=True)
+        save_plot(folder / f"{name}.svg", *paints, titles=titles if len(found) > 1 else ())
     print("\n" + text)
 
 
-def save_plot(path: Path, *draw: Callable[[object], None]) -> None:
-    """One panel for each function, which gets its axes."""
+def save_plot(path: Path, *draw: Callable[[object], None], titles: Sequence[str] = ()) -> None:
+    """One panel for each function, which gets its axes; some with a title."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -207,9 +288,10 @@ def save_plot(path: Path, *draw: Callable[[object], None]) -> None:
     use_style()
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a fifth of the size
     figure, panels = pyplot.subplots(len(draw), squeeze=False, layout="constrained")
-    for axes, paint in zip(panels[:, 0], draw, strict=True):
+    for axes, paint, title in itertools.zip_longest(panels[:, 0], draw, titles):
         paint(axes)
-    heights = [0.9 + 0.28 * len(axes.get_yticks()) for axes in panels[:, 0]]  # inches: each line its place
+        axes.set_title(title or "")
+    heights = [0.9 + 0.3 * bool(titles) + 0.28 * len(axes.get_yticks()) for axes in panels[:, 0]]  # inches: each line its place
     figure.set_size_inches(8, sum(heights))
     panels[0, 0].get_gridspec().set_height_ratios(heights)
     figure.savefig(path, metadata={"Date": None})

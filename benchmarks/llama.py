@@ -26,6 +26,8 @@ from tlm_book.pretrained.llama import llama_pairs
 from tlm_book.pretrained.names import to_file
 from tlm_book.transformer_lm import Config, TransformerLM
 
+COLUMNS = ("ours, ms", "theirs, ms", "theirs / ours", "in processor time")
+
 
 class LlamaSize(Size):
     """Such a size with Llama's shape."""
@@ -120,20 +122,31 @@ def gate(name: str, options: object) -> str:
     return f"{name}: {times['one'].ms()} ms in one product, {times['two'].ms()} ms in two, {harness.ratio(times['two'], times['one']).text()} times as long"
 
 
+def page(entries: harness.Entries) -> str:
+    """The machines side by side, and what else was said of each."""
+    rows = harness.abreast({name: report["rows"] for name, report in entries.items()}, ("size", "what"), COLUMNS)
+    text = f"Llama beside LlamaForCausalLM, float32. Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(rows)}\n\n"
+    return text + harness.sections(entries, lambda report: f"The gated layer, forward and backward. {report['gate']}.\n\n{harness.about(report['machine'])}.")
+
+
+def draw(report: harness.Report, axes: object) -> None:
+    ratios = {f"{made['size']}, {made['what']}": float(made["theirs / ours"].split()[0]) for made in report["rows"]}
+    harness.bars(axes, ratios, mark=1.0, unit=" ×")
+    axes.set_xlabel("their time / ours")
+
+
 def main() -> None:
     parser = harness.parser(__doc__, rounds=16)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--sizes", nargs="+", choices=("S", "L"), default=("S", "L"))
     options = parser.parse_args()
+    if options.write:
+        return harness.rewrite(options.out, "llama", page, draw)
     transformers.logging.set_verbosity_error()
     rows = [made for name in options.sizes for made in (*training(name, options), writing(name, options))]
     gates = "; ".join(gate(name, options) for name in options.sizes)
     facts = harness.torch_machine(options.device, transformers=transformers.__version__)
-    text = f"Llama beside LlamaForCausalLM, float32. Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(rows)}\n\n"
-    text += f"The gated layer, forward and backward. {gates}.\n\n{harness.about(facts)}.\n"
-    ratios = {f"{made['size']}, {made['what']}": float(str(made["theirs / ours"]).split()[0]) for made in rows}
-    draw = lambda axes: (harness.bars(axes, ratios, mark=1.0, unit=" ×"), axes.set_xlabel("their time / ours"))
-    harness.write(options.out, "llama", {"machine": facts, "rounds": options.rounds, "rows": rows, "gate": gates}, text, draw)
+    harness.write(options.out, "llama", {"machine": facts, "rounds": options.rounds, "rows": rows, "gate": gates}, page, draw)
 
 
 if __name__ == "__main__":

@@ -450,13 +450,24 @@ def share_line(rows: list[dict], peak: float, gpu: str, dtype: str) -> str:
     return "Our training step, " + "; ".join(lines) + "."
 
 
-def text_of(report: dict) -> str:
-    parts = [f"One training step and one forward pass, {report['dtype']}. Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(report['side'])}", report["share"]]
-    if report["steps"]:
-        parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(report['steps'])}")
-    parts += [report["bfloat16"], report["chunks"]]
-    parts.append(f"Medians of alternating runs, ± half the distance of the quartiles; {harness.about(report['machine'])}.")
-    return "\n\n".join(part for part in parts if part) + "\n"
+COLUMNS = {"side": ("ours, ms", "theirs, ms", "theirs / ours", "in processor time"), "steps": ("S, ms", "S: gain", "L, ms", "L: gain")}
+
+
+def page(entries: harness.Entries) -> str:
+    """The machines side by side, and what else was said of each."""
+    tables = {what: {name: report[what] for name, report in entries.items() if report[what]} for what in COLUMNS}
+    side = harness.abreast(tables["side"], ("size", "what", "beside"), COLUMNS["side"])
+    parts = [f"One training step and one forward pass, float32 (GPT-2 124M: bfloat16). Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(side)}"]
+    if tables["steps"]:
+        steps = harness.abreast(tables["steps"], ("step",), COLUMNS["steps"])
+        parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(steps)}")
+    return "\n\n".join([*parts, harness.sections(entries, said)])
+
+
+def said(report: harness.Report) -> str:
+    """What is said of one machine in sentences."""
+    clock = f"Medians of alternating runs, ± half the distance of the quartiles; {harness.about(report['machine'])}."
+    return "\n\n".join(part for part in (report["share"], report["bfloat16"], report["chunks"], clock) if part)
 
 
 def chunk_line(found: dict) -> str:
@@ -474,14 +485,14 @@ def bfloat16_line(found: dict[str, Timing] | None) -> str:
     return f"bfloat16 (autocast) at L: {found['bfloat16'].ms()} ms in the place of {found['float32'].ms()} ms in float32, {gain.text()} times as fast."
 
 
-def draw_ratios(side: list[dict], axes: object) -> None:
-    harness.bars(axes, {f"{row['size']}, {row['what']}, {row['beside']}": float(row["theirs / ours"].split()[0]) for row in side}, mark=1, unit=" ×")
+def draw_ratios(report: harness.Report, axes: object) -> None:
+    harness.bars(axes, {f"{row['size']}, {row['what']}, {row['beside']}": float(row["theirs / ours"].split()[0]) for row in report["side"]}, mark=1, unit=" ×")
     axes.set(xlabel="their time / ours")
 
 
-def draw_steps(steps: dict[str, dict[str, Timing]], axes: object) -> None:
-    for size, times in steps.items():
-        medians = [Spread.of(times[step].wall).median for step in STEPS]
+def draw_steps(report: harness.Report, axes: object) -> None:
+    for size, times in report["step_times"].items():
+        medians = [times[step]["wall_ms"]["median"] for step in STEPS]
         axes.plot([100 * m / medians[0] for m in medians], range(len(STEPS)), "o-", label=size)
     axes.set(yticks=range(len(STEPS)), yticklabels=STEPS, xlabel="time of a training step, plain = 100", xlim=(0, 105))
     axes.invert_yaxis()
@@ -499,6 +510,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.memory:
         return print(loss_memory(options.memory, options.device))
+    if options.write:
+        return harness.rewrite(options.out, "speed", page, draw_ratios, draw_steps)
     if options.nanogpt and not (options.nanogpt / "model.py").is_file():
         parser.error(f"--nanogpt: no model.py in {options.nanogpt}")
     cuda = options.device.startswith("cuda")
@@ -521,8 +534,7 @@ def main() -> None:
         "step_times": {size: {step: time.json() for step, time in times.items()} for size, times in steps.items()},
         "bfloat16": bfloat16_line(bfloat16(options)) if "bfloat16" in options.only else "", "chunks": chunk_line(found) if found else "",
     }  # fmt: skip
-    pictures = [functools.partial(draw_ratios, report["side"])] * bool(rows) + [functools.partial(draw_steps, steps)] * bool(steps)
-    harness.write(options.out, "speed", report, text_of(report), *pictures)
+    harness.write(options.out, "speed", report, page, draw_ratios, draw_steps)
 
 
 if __name__ == "__main__":

@@ -288,7 +288,7 @@ def encoding_rows(folder: Path, rounds: int) -> list[dict]:
     return rows
 
 
-def text_of(report: dict) -> str:
+def text_of(report: harness.Report) -> str:
     corpus = report["corpus"]
     parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
     return (
@@ -299,11 +299,14 @@ def text_of(report: dict) -> str:
     )
 
 
-def draw(report: dict, axes: object) -> None:
+def draw(report: harness.Report, axes: object) -> None:
     lengths = {f"training, {row['MB']} MB: {row['engine']}": row["their time / ours"] for row in report["training"] if row["engine"] not in ("ours", "rescan (extrapolated)")}
     lengths |= {f"encoding, {state}: {row['engine']}": row[f"{state}: ours / theirs"] for row in report["encoding"][1:] for state in ("cold", "warm")}
     harness.bars(axes, lengths, mark=1, unit=" ×")
     axes.set(xlabel="their time / ours")
+
+
+PAGE = functools.partial(harness.sections, text_of=text_of)
 
 
 def main() -> None:
@@ -313,6 +316,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         return child(*options.child)
+    if options.write:
+        return harness.rewrite(options.out, "tokenization", PAGE, draw)
     if options.cpu:
         os.environ["BENCHMARK_CPU"] = "1"
     with tempfile.TemporaryDirectory() as name:
@@ -324,7 +329,7 @@ def main() -> None:
     versions = {library: version(library) for library in ("tokenizers", "tiktoken", "regex")}
     machine = harness.machine(**versions)
     report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding}
-    harness.write(options.out, "tokenization", report, text_of(report), functools.partial(draw, report))
+    harness.write(options.out, "tokenization", report, PAGE, draw)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ if "TLM_BOOK_TYPECHECK" not in os.environ:
 sys.path.extend(str(Path(__file__).resolve().parents[1] / name) for name in ("tests/support", "tests/book", "book/_tools"))
 
 from summary import outcome, skipped_by_reason
+from workers import place
 
 LONG = pytest.StashKey[int]()  # how many long tests were left out
 
@@ -31,14 +32,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes long by nature; runs with --all or --long: `make test-all`")
-
-
-# What takes longest comes first, so that no worker is left alone with it at the end.
-FIRST = ("book/training", "book/translation", "tests/browser/test_site", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/inference")
-
-
-def place(item) -> int:
-    return next((number for number, begin in enumerate(FIRST) if item.nodeid.startswith(begin)), len(FIRST))
 
 
 def pytest_collection_modifyitems(config, items):

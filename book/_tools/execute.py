@@ -2,6 +2,7 @@
 
 Two runs give the same bytes, on another machine too: no times, no widget state, no editor metadata, and where the new digits agree with the committed
 ones (agreement.py) the committed ones stay. So do the outputs of an unchanged cell that measures (tag nbval-ignore-output), unless --fresh is given.
+A measurement is made with all its seeds (tlm_book.measuring).
 A chapter that fails is left as it was.
 """
 
@@ -74,6 +75,7 @@ def execute(name: str, fresh: bool = False) -> None:
 
 def main() -> None:
     names = [name for name in sys.argv[1:] if name != "--fresh"]
+    os.environ["TLM_BOOK_ALL_SEEDS"] = "1"
     use_forks()
     for name in names or table_of_contents():
         execute(name, fresh="--fresh" in sys.argv[1:])

@@ -188,8 +188,8 @@ def _descend(
         chosen = torch.randint(len(sources), (recipe.batch_size,)).to(sources.device)
         source, target = (_trimmed(rows[chosen]) for rows in (sources, targets))
         read = torch.cat((source, shift(target, START)), dim=-1)
-        reader, there = _SideBySide(model, source.shape[-1]), (target != PADDING).float()
-        train_step(reader, optimizer, read, target, recipe, there)
+        reader, there = _SideBySide(model, source.shape[-1]), target != PADDING
+        train_step(reader, optimizer, read, target, recipe, there.float())
 
 
 class _SideBySide(nn.Module):

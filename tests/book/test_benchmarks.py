@@ -1,7 +1,7 @@
 """The benchmarks: their common parts, that what speed.py compares is the same function, and that the chapter quotes what was measured."""
 
+import importlib
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -36,12 +36,30 @@ def test_jobs_take_turns_in_opposite_orders():
 def test_table_and_files(tmp_path, capsys):
     rows = [{"what": "a", "ms": 1.5}, {"what": "b", "ms": None}]
     assert harness.table(rows).splitlines() == ["| what | ms |", "| --- | ---: |", "| a | 1.5 |", "| b |  |"]
-    harness.write(tmp_path / "new", "name", {"x": 1}, "text\n", lambda axes: harness.bars(axes, {"a": 1.0, "b": 2.0}, mark=1))
-    assert json.loads((tmp_path / "new" / "name.json").read_text()) == {"x": 1}
-    assert (tmp_path / "new" / "name.md").read_text() == "text\n" and "<svg" in (tmp_path / "new" / "name.svg").read_text()
-    assert "text" in capsys.readouterr().out
+    facts = {"date": "2026-11-21", "processor": "Some(R) Processor", "cores": 2, "gpu": harness.NO_GPU}
+    text_of = lambda found: harness.sections(found, lambda report: f"x is {report['x']}\n")
+    paint = lambda report, axes: harness.bars(axes, {"a": report["x"], "b": 2.0}, mark=1)
+    folder = tmp_path / "new"
+    harness.write(folder, "name", {"machine": facts, "x": 1}, text_of, paint)
+    harness.write(folder, "name", {"machine": facts, "x": 3}, text_of, paint)  # the same machine again
+    assert (folder / "name.md").read_text() == "x is 3\n"
+    harness.write(folder, "name", {"machine": facts | {"gpu": "A GPU"}, "x": 5}, text_of, paint)
+    assert {name: report["x"] for name, report in harness.entries(folder, "name").items()} == {"Some(R) Processor, 2 cores": 3, "A GPU": 5}
+    assert (folder / "name.md").read_text() == "## Some(R) Processor, 2 cores\n\nx is 3\n\n## A GPU\n\nx is 5\n"
+    assert "<svg" in (folder / "name.svg").read_text() and "A GPU" in (folder / "name.svg").read_text()
     facts = harness.torch_machine("cpu", peer="1.0")
-    assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "cores", "threads", "torch", "peer"} <= facts.keys()
+    assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "cores", "threads", "torch", "blas", "peer"} <= facts.keys()
+    assert "x is 5" in capsys.readouterr().out
+
+
+def test_machines_side_by_side():
+    """Rows that agree in the keys are one; what a machine has not measured is an empty cell."""
+    first, second = [{"size": "S", "ms": 1}, {"size": "L", "ms": 2}], [{"size": "L", "ms": 3}, {"size": "XL", "ms": 4}]
+    one = harness.abreast({"A(R) Processor, 2 cores": first}, ("size",), ("ms",))
+    assert one == first
+    both = harness.abreast({"A(R) Processor, 2 cores": first, "B, 4 cores": second}, ("size",), ("ms",))
+    assert both == [{"size": "S", "A: ms": 1, "B: ms": None}, {"size": "L", "A: ms": 2, "B: ms": 3}, {"size": "XL", "A: ms": None, "B: ms": 4}]
+    assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +134,41 @@ def test_operations_of_a_step(speed):
     assert counter.get_total_flops() == size.products()
 
 
-def test_the_figures_of_the_chapter_are_the_measured_ones():
-    """Every line that the chapter quotes stands in the benchmark's report as it is."""
-    report = (ROOT / "benchmarks" / "speed.md").read_text(encoding="utf-8").splitlines()
-    cells = json.loads((ROOT / "book" / "transformer_lm.ipynb").read_text(encoding="utf-8"))["cells"]
-    chapter = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    _, quoted, _ = re.split(r"<!-- (?:begin|end): benchmarks/speed.md -->", chapter)
-    lines = [line for line in quoted.splitlines() if line]
-    assert len(lines) > 8 and [line for line in lines if line not in report] == []
+def test_the_figures_of_the_chapters_are_the_measured_ones():
+    """Every table that a chapter quotes stands in the benchmark's report as it is."""
+    import quoting
+
+    found = []
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = "".join(cell["source"])
+            if "<!-- begin: benchmarks/" in text:
+                assert cell["cell_type"] == "markdown" and quoting.quoted(text) == text, path.name
+                found += [(path.stem, match[2], match[4].count("\n")) for match in quoting.QUOTED.finditer(text)]
+                assert text.count("<!-- begin: benchmarks/") == len(quoting.QUOTED.findall(text))
+    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama")}
+    assert all(lines >= 4 for *_, lines in found)
+
+
+def test_other_figures_come_into_the_page(monkeypatch):
+    import quoting
+
+    old = "| a | ms |\n| --- | ---: |\n| x | 1.0 |"
+    new = [old.replace("1.0", "2.0"), "| b | ms |\n| --- | ---: |\n| x | 3.0 |"]
+    monkeypatch.setattr(quoting, "tables", lambda name: new[::-1])
+    page = "Before.\n\n<!-- begin: benchmarks/some.md -->\n\n{}\n\n<!-- end: benchmarks/some.md -->\n\nAfter."
+    assert quoting.quoted(page.format(old)) == page.format(new[0])
+    assert quoting.quoted(page.replace("md -->", "md 1 -->", 1).format(old)) == page.replace("md -->", "md 1 -->", 1).format(new[1])
+
+
+@pytest.mark.parametrize("name", ["data", "decoding", "llama", "speed", "tokenization"])
+def test_reports_are_written_from_what_was_measured(name, tmp_path):
+    """NAME.md is what NAME.json says, and each machine's entry stands under its name."""
+    benchmark, folder = importlib.import_module(name), ROOT / "benchmarks"
+    found = harness.entries(folder, name)
+    assert found and all(harness.entry_name(report["machine"]) == machine for machine, report in found.items())
+    page = getattr(benchmark, "page", None) or benchmark.PAGE
+    assert page(found) == (folder / f"{name}.md").read_text(encoding="utf-8")
 
 
 def largest(table: str, column: str) -> float:

@@ -44,8 +44,8 @@ def run(tmp_path, options):
     (tmp_path / "tests").mkdir()
     (tmp_path / "book" / "_tools").mkdir(parents=True)
     (tmp_path / "tests" / "support").mkdir()
-    for name in ("conftest.py", "support/summary.py"):
-        shutil.copy(Path(__file__).parents[1] / name, tmp_path / "tests" / name)
+    for name in ("tests/conftest.py", "tests/support/summary.py", "book/_tools/workers.py"):
+        shutil.copy(Path(__file__).parents[2] / name, tmp_path / name)
     (tmp_path / "tests" / "test_small.py").write_text(CASES)
     command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "tests", *options]
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}

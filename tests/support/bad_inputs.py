@@ -6,6 +6,7 @@ Every message has the form "argument: got …, want …"; `words` are fragments 
 
 import functools
 import json
+import random
 import sys
 import tempfile
 from collections.abc import Callable
@@ -38,10 +39,12 @@ from tlm_book import (
     positional_encoding,
     pretrained,
     scaling,
+    small_world,
     tokenization,
     training,
     transformer_lm,
     translation,
+    viewer,
     weights,
     word_vectors,
 )
@@ -969,6 +972,9 @@ CASES = [
     Case("heads said_twice pool too small", lambda: heads.said_twice(tokens(0, 1, 1, 2), 3, 1, 0), ValueError, ("m: got 3", "at most 2")),
     Case("heads said_twice m 0", lambda: heads.said_twice(tokens(0, 1), 0, 1, 0), ValueError, ("m: got 0", "at least 1")),
     Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
+    Case("playground text", lambda: viewer.playground(None, None, 3), TypeError, ("model: got NoneType", "a TransformerLM")),
+    Case("small world level", lambda: small_world.story(9, random.Random(0)), ValueError, ("level: got 9", "from 0 to 4")),
+    Case("small world stories 0", lambda: small_world.stories(0, seed=0), ValueError, ("count: got 0", "at least 1")),
     Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
     Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),
     Case("heads knock_out negative layer", lambda: heads.knock_out(model(), (-1, 0)), IndexError, ("heads: got (-1, 0)", "a layer below 1")),

@@ -4,21 +4,6 @@
 const MOST_DRAWS = 100000;
 const OWN = "view.css";
 
-function softmax(scores, tau) { // the first score is the largest
-  const e = scores.map((s) => Math.exp((s - scores[0]) / tau)), sum = e.reduce((a, b) => a + b);
-  return e.map((x) => x / sum);
-}
-const scaled = (weights) => { const sum = weights.reduce((a, b) => a + b); return weights.map((w) => w / sum); };
-const sums = (weights) => { let sum = 0; return weights.map((w) => (sum += w)); };
-const entropy = (weights) => weights.reduce((sum, w) => (w > 0 ? sum - w * Math.log(w) : sum), 0);
-
-// What is drawn from: the first k, then of these the shortest beginning whose sum reaches p.
-function choice(scores, tau, k, p) {
-  const first = scaled(softmax(scores, tau).map((w, j) => (j < k ? w : 0))), F = sums(first);
-  const kept = first.map((w, j) => (p >= 1 || j === 0 || F[j - 1] < p ? w : 0));
-  return { after: scaled(kept), F };
-}
-
 // The counts of `draws` draws from a seed, and the last token drawn: the first at which the sums exceed u.
 function drawn(weights, draws, seed) {
   const F = sums(weights), all = F[F.length - 1], counts = new Array(weights.length).fill(0);
@@ -54,7 +39,7 @@ function render({ model, el }) {
   const bar = make("div", { class: "bar", role: "group", "aria-label": "draw" }, ...[1, 100, 10000].map((more) => button(`draw ${more}`, (now) => now + more)), button("forget draws", () => 0));
   const list = rows("", ["next token", "the model's", "after", "sum so far", "drawn"]), words = said();
   list.node.querySelectorAll("thead th").forEach((node, k) => { node.className = ["", "", "", "sum", "count"][k]; });
-  const before = softmax(scores, 1), total = (weights) => weights.slice(shown).reduce((a, b) => a + b, 0);
+  const before = tempered(scores, 1), total = (weights) => weights.slice(shown).reduce((a, b) => a + b, 0);
 
   // A bar is as long as its share of `full`; a tick stands where the share of the draws is.
   const stripe = (w, full, after, tick = null) => {

@@ -33,7 +33,7 @@ class Sampling(Picture):
     """The picture that `sampling` returns. The reader's choices: `temperature` τ, `top_k`, `top_p`, and `draws`, how many were drawn.
     """
 
-    _esm = module("sampling")
+    _esm = module("sampling", "choice")
     _word = "sampling"
     temperature = traitlets.Float(1.0).tag(sync=True, picture=True)
     top_k = traitlets.Int(1).tag(sync=True, picture=True)

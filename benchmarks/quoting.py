@@ -1,0 +1,51 @@
+"""Puts the tables of the reports into the pages that quote them.
+
+    python benchmarks/quoting.py
+
+In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is the table of that report that begins with
+the same column as the one that stands there now, or the first one; where a report has several such tables, their number stands behind the name:
+<!-- begin: benchmarks/NAME.md 2 -->, from 1 on.
+"""
+
+import json
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BOOK = HERE.parent / "book"
+QUOTED = re.compile(r"(<!-- begin: benchmarks/(\w+)\.md(?: (\d+))? -->\n\n)(.*?)(\n*<!-- end: benchmarks/\2\.md -->)", re.S)
+
+
+def tables(name: str) -> list[str]:
+    """The tables of a report, in order."""
+    text = (HERE / f"{name}.md").read_text(encoding="utf-8")
+    return re.findall(r"(?:^\|.*\n?)+", text, re.M)
+
+
+def quoted(text: str) -> str:
+    """A page with the tables as they now stand in the reports."""
+
+    def table(found: re.Match[str]) -> str:
+        begin, name, number, old, end = found.groups()
+        made = tables(name)
+        column = lambda table: table.split("|")[1].strip() if "|" in table else None
+        same = [one for one in made if column(one) == column(old)]
+        return begin + (made[int(number) - 1] if number else (same or made)[0]).rstrip("\n") + end
+
+    return QUOTED.sub(table, text)
+
+
+def main() -> None:
+    for path in sorted(BOOK.glob("*.ipynb")):
+        page = json.loads(path.read_text(encoding="utf-8"))
+        before = json.dumps(page)
+        for cell in page["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = quoted("".join(cell["source"])).splitlines(keepends=True)
+        if json.dumps(page) != before:
+            path.write_text(json.dumps(page, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            print(f"{path.name}: other figures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""A small world in which stories happen, told in a small English that a program can check. Written by hand.
+
+    from tlm_book import small_world
+    text = small_world.story(3, random.Random(0))
+    small_world.check(text).consistent     # True
+"""
+
+from tlm_book.small_world.check import Fault, Verdict, check, sentences
+from tlm_book.small_world.questions import answer, askable
+from tlm_book.small_world.stories import LEVELS, Level, stories, story
+from tlm_book.small_world.world import Contradiction, World
+
+__all__ = ["LEVELS", "Contradiction", "Fault", "Level", "Verdict", "World", "answer", "askable", "check", "sentences", "stories", "story"]

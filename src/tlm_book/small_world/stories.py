@@ -1,0 +1,314 @@
+"""Stories that happen: people with wishes, in a small world, and what can be asked of them. Written by hand."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import tlm_book.small_world.world as w
+from tlm_book.checks import expects, expects_positive
+from tlm_book.small_world.language import BEFORE, Named, fill, patterns
+from tlm_book.small_world.questions import QUESTIONS, answer, askable
+from tlm_book.small_world.words import (
+    COLOURS,
+    CONTAINERS,
+    MOODS,
+    PEOPLE,
+    PLACES,
+    THINGS,
+    TIMES,
+    TRADES,
+    WAYS,
+    WEATHER,
+    sort_of,
+)
+from tlm_book.small_world.world import Contradiction, Event, World
+
+__all__ = ["LEVELS", "Level", "stories", "story"]
+
+
+class Level(NamedTuple):
+    """How large a story is: how many of each it has, how many small plots happen, how many questions are asked."""
+
+    people: int
+    places: int
+    containers: int
+    things: int
+    plots: int
+    questions: int
+    plain: bool = False  # neither pronouns, colours, looks back, weather nor moods
+
+
+LEVELS = (
+    Level(2, 3, 0, 2, 1, 3, plain=True),
+    Level(2, 3, 1, 2, 2, 4, plain=True),
+    Level(2, 4, 1, 3, 3, 5),
+    Level(3, 4, 2, 3, 4, 6),
+    Level(4, 5, 2, 5, 6, 7),
+)
+
+
+class _Stage:
+    """A world, what has happened in it, and chance."""
+
+    def __init__(self, level: Level, rng: random.Random) -> None:
+        self.level, self.rng = level, rng
+        self.world, self.events = World(), list[Event]()
+        self.places = rng.sample(list(PLACES), level.places)
+
+    def do(self, event: Event) -> None:
+        self.world = self.world.after(event)
+        self.events.append(event)
+
+    # steps
+
+    def go(self, who: str, place: str) -> None:
+        """Somebody goes to a place, if they are not there."""
+        if self.world.where[who] != place:
+            others = [other for other in self.world.at(self.world.where[who]) if other != who]
+            if others and self.rng.random() < 0.2:
+                self.do(w.GoesWith(who, self.rng.choice(others), place))
+            else:
+                self.do(w.Goes(who, place, self.rng.choice(WAYS) if not self.level.plain and self.rng.random() < 0.3 else ""))
+
+    def fetch(self, who: str, what: str) -> None:
+        """Somebody gets a thing, wherever it is."""
+        where = self.world.where[what]
+        if where == who:
+            return
+        self.go(who, self.world.place_of(what))
+        where = self.world.where[what]
+        match sort_of(where):
+            case "place":
+                self.do(w.Takes(who, what))
+            case "person":
+                self.give(where, what, who)
+            case "container":
+                holder = self.world.where[where]
+                if sort_of(holder) == "person" and holder != who:
+                    self.do(w.TakesOut(holder, what, where))
+                    self.give(holder, what, who)
+                else:
+                    self.do(w.TakesOut(who, what, where))
+
+    def give(self, who: str, what: str, other: str) -> None:
+        self.do(w.Gives(who, what, other))
+        if self.rng.random() < 0.4:
+            self.do(w.Thanks(other, who))
+
+    def somewhere_else(self, who: str) -> str:
+        return self.rng.choice([place for place in self.places if place != self.world.where[who]])
+
+    def anyone(self) -> str:
+        return self.rng.choice(self.world.all("person"))
+
+    def anything(self) -> str:
+        return self.rng.choice(self.world.all("thing"))
+
+    def another(self, who: str) -> str:
+        return self.rng.choice([other for other in self.world.all("person") if other != who])
+
+
+# Plots
+
+
+def _wish(stage: _Stage) -> None:
+    """Somebody wants a thing, asks for it, fetches it."""
+    who, what = stage.anyone(), stage.anything()
+    if stage.world.where[what] == who:
+        return
+    stage.do(w.Wants(who, what))
+    others = [other for other in stage.world.at(stage.world.where[who]) if other not in (who, stage.world.where[what])]
+    if others and stage.rng.random() < 0.6:
+        other = stage.rng.choice(others)
+        stage.do(w.Asks(who, other, what))
+        stage.do(w.Tells(other, stage.world.where[what]))
+    stage.fetch(who, what)
+    if stage.rng.random() < 0.7:
+        stage.do(w.Gets(who, what))
+
+
+def _present(stage: _Stage) -> None:
+    """Somebody brings somebody a thing."""
+    who, what = stage.anyone(), stage.anything()
+    stage.fetch(who, what)
+    other = stage.another(who)
+    stage.go(who, stage.world.where[other])
+    if stage.rng.random() < 0.3:
+        stage.do(w.Meets(who, other))
+    stage.give(who, what, other)
+
+
+def _tidy(stage: _Stage) -> None:
+    """Somebody puts a thing into a container."""
+    containers = stage.world.all("container")
+    if not containers:
+        return _errand(stage)
+    who, what, container = stage.anyone(), stage.anything(), stage.rng.choice(containers)
+    if stage.world.where[what] == container:
+        return None
+    stage.fetch(who, what)
+    if sort_of(stage.world.where[container]) == "person":
+        stage.go(who, stage.world.place_of(container))
+        if stage.world.where[container] != who:
+            stage.give(stage.world.where[container], container, who)
+    else:
+        stage.go(who, stage.world.where[container])
+    stage.do(w.PutsIn(who, what, container))
+    return None
+
+
+def _errand(stage: _Stage) -> None:
+    """Somebody carries a thing to a place and leaves it there."""
+    who, what = stage.anyone(), stage.anything()
+    stage.fetch(who, what)
+    stage.go(who, stage.somewhere_else(who))
+    stage.do(w.PutsDown(who, what))
+
+
+def _walk(stage: _Stage) -> None:
+    """Somebody goes somewhere, and may meet somebody."""
+    who = stage.anyone()
+    stage.go(who, stage.somewhere_else(who))
+    others = [other for other in stage.world.at(stage.world.where[who]) if other != who]
+    if others and stage.rng.random() < 0.5:
+        stage.do(w.Meets(who, stage.rng.choice(others)))
+
+
+def _move(stage: _Stage) -> None:
+    """Somebody carries a container, with all that is in it, to another place."""
+    containers = stage.world.all("container")
+    if not containers:
+        return _walk(stage)
+    who, container = stage.anyone(), stage.rng.choice(containers)
+    stage.fetch(who, container)
+    stage.go(who, stage.somewhere_else(who))
+    if stage.rng.random() < 0.5:
+        stage.do(w.PutsDown(who, container))
+    return None
+
+
+def _look(stage: _Stage) -> None:
+    """Somebody looks into a container."""
+    containers = [box for box in stage.world.all("container") if sort_of(stage.world.where[box]) == "place"]
+    if not containers:
+        return _walk(stage)
+    who, container = stage.anyone(), stage.rng.choice(containers)
+    stage.go(who, stage.world.where[container])
+    stage.do(w.Finds(who, container, tuple(stage.world.inside(container))))
+    return None
+
+
+def _sky(stage: _Stage) -> None:
+    """The weather or the time of day changes, or somebody's mood."""
+    which = stage.rng.randrange(3)
+    if which == 0:
+        if stage.world.weather:
+            stage.do(w.Ends(stage.world.weather))
+        else:
+            stage.do(w.Begins(stage.rng.choice(list(WEATHER))))
+    elif which == 1:
+        now = stage.world.time
+        stage.do(w.Turns("morning" if now == "night" else TIMES[TIMES.index(now) + 1] if now else stage.rng.choice(TIMES)))
+    else:
+        stage.do(w.Feels(stage.anyone(), stage.rng.choice(MOODS)))
+
+
+_PLOTS: list[Callable[[_Stage], None]] = [_wish, _present, _tidy, _errand, _walk, _move, _look, _sky]
+_CHANCES = [3.0, 2.0, 3.0, 2.0, 1.0, 2.0, 0.7, 1.0]
+
+
+def _beginning(stage: _Stage) -> None:
+    """Who is there, and what is where."""
+    level, rng = stage.level, stage.rng
+    if not level.plain and rng.random() < 0.4:
+        stage.do(w.Begins(rng.choice(list(WEATHER)), already=True))
+    for who in rng.sample(list(PEOPLE), level.people):
+        stage.do(w.Stays(who, rng.choice(stage.places), "" if level.plain or rng.random() < 0.6 else rng.choice(TRADES)))
+    containers = rng.sample(CONTAINERS, level.containers)
+    for what in [*containers, *rng.sample(THINGS, level.things)]:
+        colour = "" if level.plain or what in containers or rng.random() < 0.5 else rng.choice(COLOURS)
+        chance = rng.random()
+        if chance < 0.2:
+            stage.do(w.Holds(stage.anyone(), what, colour))
+        elif chance < 0.5 and containers and what not in containers:
+            stage.do(w.Lies(what, rng.choice(containers), colour))
+        else:
+            stage.do(w.Lies(what, rng.choice(stage.places), colour))
+
+
+# Telling
+
+
+def _told(stage: _Stage) -> Iterator[str]:
+    """The sentences. Sometimes an event is told after the one that followed it."""
+    rng, plain, world, named = stage.rng, stage.level.plain, World(), Named()
+    waiting: Event | None = None
+    for event, following in zip(stage.events, [*stage.events[1:], None]):
+        world = world.after(event)
+        if waiting is None and not plain and _may_wait(event, following) and rng.random() < 0.15:
+            waiting = event
+            continue
+        text, named = _worded(event, False, world, named, rng, plain)
+        yield text
+        if waiting is not None:
+            text, named = _worded(waiting, True, world, named, rng, plain)
+            yield text
+            waiting = None
+
+
+def _may_wait(event: Event, following: Event | None) -> bool:
+    return type(event) in BEFORE and isinstance(following, (w.Goes, w.Takes, w.PutsIn, w.PutsDown))
+
+
+def _worded(event: Event, before: bool, world: World, named: Named, rng: random.Random, plain: bool) -> tuple[str, Named]:
+    fitting = [p for p in patterns()[type(event), before] if before or _complete(p.text, event)]
+    pattern = fitting[0] if plain and rng.random() < 0.7 else rng.choice(fitting)
+    return fill(pattern, event, world, named, plain or rng.random() < 0.5)
+
+
+def _complete(text: str, event: Event) -> bool:
+    """A pattern mentions the manner of going, or a trade, just when the event has one."""
+    return all(("{" + name in text) == bool(getattr(event, name)) for name in ("how", "trade") if hasattr(event, name))
+
+
+def story(level: Level | int, rng: random.Random) -> str:
+    """A story of this level with its questions: a line of prose, then a line for each question and its answer.
+    ValueError for a number that is no level.
+
+    >>> print(story(0, random.Random(4)), end="")
+    Peter was at the crossroads. In the studio was Adam. Adam had a broom. There was a book in the studio. Adam took the book. Off went Adam to the crossroads. The book was given to Peter by Adam. Peter thanked Adam.
+    Who was with Adam? Peter.
+    Who had the broom? Adam.
+    Who had the book? Peter.
+    """
+    if isinstance(level, int):
+        expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
+        level = LEVELS[level]
+    stage = _Stage(level, rng)
+    _beginning(stage)
+    plots = rng.choices(_PLOTS[:7] if level.plain else _PLOTS, _CHANCES[:7] if level.plain else _CHANCES, k=level.plots)
+    for plot in plots:
+        plot(stage)
+    prose = " ".join(_told(stage))
+    return "\n".join([prose, *_asked(stage)]) + "\n"
+
+
+def _asked(stage: _Stage) -> list[str]:
+    """Questions of different kinds, each with its answer."""
+    found: dict[str, list[str]] = {}
+    for kind, names in askable(stage.world):
+        question = QUESTIONS[kind].text.format(*names)
+        found.setdefault(kind, []).append(f"{question} {answer(question, stage.world)}")
+    lines: dict[str, None] = {}
+    while len(lines) < stage.level.questions:
+        line = stage.rng.choice(found[stage.rng.choice(list(found))])
+        if not line.endswith(("Nothing.", "Nobody.")) or stage.rng.random() < 0.3:
+            lines[line] = None
+    return list(lines)
+
+
+def stories(count: int, seed: int, levels: tuple[int, ...] = tuple(range(len(LEVELS)))) -> list[str]:
+    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1."""
+    expects_positive(count=count)
+    rng = random.Random(seed)
+    return [story(rng.choice(levels), rng) for _ in range(count)]

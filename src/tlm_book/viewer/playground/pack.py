@@ -1,0 +1,97 @@
+"""A model's weights as a page carries them: matrices as whole numbers from −127 to 127 with a factor for each row or column, the rest in float32.
+
+Written by hand.
+"""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["pack", "rounded"]
+
+LEVELS = 127
+
+
+class _Store:
+    """Bytes that grow; every array begins where a float32 may stand."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+
+    def add(self, array: np.ndarray) -> int:
+        self.bytes += b"\0" * (-len(self.bytes) % 4)
+        at = len(self.bytes)
+        self.bytes += np.ascontiguousarray(array).tobytes()
+        return at
+
+
+def _quantized(W: Float[np.ndarray, "*stack i j"], by: str) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers q and factors f with q f ≈ W: |W − q f| ≤ f/2, one factor for each row, or for each column."""
+    f = np.abs(W).max(axis=-1 if by == "row" else -2, keepdims=True) / LEVELS
+    f = f.astype(np.float32)
+    q = np.rint(np.divide(W, f, out=np.zeros_like(W), where=f > 0))
+    return np.clip(q, -LEVELS, LEVELS).astype(np.int8), f
+
+
+def _way(name: str, W: np.ndarray, bits: int) -> str | None:
+    """How an array is rounded: by rows for tables, which are read row by row, by columns for matrices; small arrays are not."""
+    if bits == 32 or W.ndim < 2 or name == "qk_gain":
+        return None
+    return "row" if name in ("E", "P") else "column"
+
+
+def _walk(node: Any, name: str, leaf: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _walk(child, key, leaf) for key, child in node.items()}
+    if isinstance(node, Sequence):
+        return [_walk(child, name, leaf) for child in node]
+    return leaf(name, node) if isinstance(node, np.ndarray) else node
+
+
+def _untied(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights without an unembedding that is the table turned round, which is named by the factor between them."""
+    E, Y = weights["E"], weights["Y"]
+    if E.shape == Y.T.shape and E.any():
+        factor = float(np.sqrt((E**2).sum() / (Y**2).sum()) if Y.any() else math.nan)
+        if np.allclose(E / factor, Y.T, rtol=1e-6, atol=0):
+            return {**{name: w for name, w in weights.items() if name != "Y"}, "tied": factor}
+    return dict(weights)
+
+
+def pack(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
+    """{"names", "bytes"}: what each array is called, its shape and its place, and the bytes in base64.
+
+    weights   as `TransformerLM.spec_weights` gives them.
+    bits      8, or 32 for float32 throughout.
+    """
+    store = _Store()
+
+    def leaf(name: str, W: np.ndarray) -> dict[str, Any]:
+        by = _way(name, W, bits)
+        if by is None:
+            return {"shape": list(W.shape), "at": store.add(W.astype(np.float32))}
+        q, f = _quantized(W, by)
+        return {"shape": list(W.shape), "by": by, "factors": store.add(f), "at": store.add(q)}
+
+    names = _walk(_untied(weights), "", leaf)
+    return {"names": names, "bytes": base64.b64encode(bytes(store.bytes)).decode()}
+
+
+def rounded(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
+    """The weights that the page computes with, in float64 and in the form in which they came: `pack`, undone."""
+
+    def leaf(name: str, W: np.ndarray) -> np.ndarray:
+        by = _way(name, W, bits)
+        if by is None:
+            return W.astype(np.float32).astype(np.float64)
+        q, f = _quantized(W, by)
+        return np.asarray(q * f, dtype=np.float64)
+
+    found = _walk(_untied(weights), "", leaf)
+    if "tied" in found:
+        found["Y"] = (found["E"].T / found.pop("tied")).astype(np.float32).astype(np.float64)
+    return dict(found)

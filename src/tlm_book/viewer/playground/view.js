@@ -1,0 +1,179 @@
+// A model that answers while one types. The model of the picture holds `text`, `temperature`, `top_k`, `top_p`, `causal` and `off` (heads that are switched off,
+// as "block.head"). What is computed rests every few milliseconds, so that typing goes on; later letters cost a row or two (model.js).
+
+const OWN = "view.css";
+const SLICE = 10, SHOWN = 8; // milliseconds between rests; tokens in the list
+
+// Runs a generator in slices; `done` gets its answer. Returns what stops it.
+function inSlices(steps, done) {
+  let stopped = false;
+  const rest = new MessageChannel();
+  rest.port1.onmessage = () => {
+    const until = performance.now() + SLICE;
+    while (!stopped) {
+      const { done: over, value } = steps.next();
+      if (over) { rest.port1.close(); done(value); return; }
+      if (performance.now() > until) { rest.port2.postMessage(0); return; }
+    }
+    rest.port1.close();
+  };
+  rest.port2.postMessage(0);
+  return () => { stopped = true; };
+}
+
+// The tokens in the order of their scores, and the probabilities from which the next one is drawn, in that order.
+function drawnFrom(z, tau, k, p) {
+  const order = [...z.keys()].sort((i, j) => z[j] - z[i] || i - j), scores = order.map((i) => z[i]);
+  return { order, before: tempered(scores, 1), after: choice(scores, tau, k, p).after };
+}
+function quantile({ order, after }, u) { // the smallest token whose sum, in the order of the vocabulary, exceeds u
+  const p = new Float64Array(order.length);
+  order.forEach((token, place) => { p[token] = after[place]; });
+  const F = sums([...p]), all = F[F.length - 1];
+  return F.findIndex((sum) => u < sum / all);
+}
+
+function render({ model, el }) {
+  const { settings, file, vocabulary, title, blocks: L, heads: h, longest } = model.get("data");
+  const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary);
+  const off = () => new Set(model.get("off"));
+  let tokens = [], answer = null, row = 0, followed = true, stop = () => {}, writing = null, changed = null, head = null;
+
+  const box = make("textarea", { rows: 3, spellcheck: "false", "aria-label": "text" });
+  const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
+  const grid = make("div", { class: "heads", role: "group", "aria-label": "heads: press to switch off or on" });
+  grid.style.gridTemplateColumns = `auto repeat(${h}, minmax(0, 3.2rem))`;
+  const list = rows("", ["next token", "the model's", "drawn with"]), depth = rows("what the row says after each block, read by the last layer (the logit lens)", ["after", "likeliest next token", ""]);
+  const seen = make("p", { class: "soft" }), words = said(), set = (name, value) => { model.set(name, value); model.save_changes(); };
+  const button = (name, act) => { const node = make("button", { type: "button" }, name); node.addEventListener("click", act); return node; };
+  const write = button("write on", () => (writing ? rest() : begin())), mask = make("input", { type: "checkbox" });
+  const masked = make("label", { class: "mask" }, mask, "causal mask");
+  mask.addEventListener("change", () => set("causal", mask.checked));
+  const controls = [
+    slider(model, "temperature", "temperature τ", { ...powers(-1, 1, 0.02), text: (tau) => number(tau) }),
+    slider(model, "top_k", "top-k", { min: 1, max: vocabulary.texts.length, text: (k) => (k === vocabulary.texts.length ? `all ${k}` : `${k}`) }),
+    slider(model, "top_p", "top-p", { min: 0.01, max: 1, step: 0.01, text: (p) => fixed(p, 2) }),
+  ];
+
+  // --- Computing
+
+  const shown = (token) => vocabulary.shown[token];
+  function run(then = () => {}) {
+    stop();
+    const before = answer, causal = model.get("causal");
+    stop = inSlices(forward(network, tokens, { causal, off: off() }, answer), (now) => {
+      changed = before && before.key === now.key ? differing(before, now) : null;
+      answer = now;
+      row = followed ? tokens.length - 1 : Math.min(row, tokens.length - 1);
+      el.dataset.ready = now.tokens.length;
+      show();
+      then();
+    });
+  }
+  // Of the tokens that both texts begin with, those whose row of scores is no longer the same.
+  function differing(before, now) {
+    const found = [];
+    let common = 0;
+    while (common < Math.min(before.tokens.length, now.tokens.length) && before.tokens[common] === now.tokens[common]) common++;
+    for (let p = 0; p < common; p++) if (before.logits[p].some((z, j) => Math.abs(z - now.logits[p][j]) > 1e-6)) found.push(p);
+    return { found, common };
+  }
+  function read() { // from the text to its tokens, the last ones where it is too long
+    const all = tokenizer.encode(model.get("text"));
+    tokens = all.length ? all.slice(-longest) : [tokenizer.start];
+    run();
+  }
+
+  // --- Writing
+
+  const rest = () => { writing = null; write.textContent = "write on"; };
+  function begin() {
+    writing = { state: model.get("seed") >>> 0, tokens: [] };
+    write.textContent = "stop";
+    followed = true;
+    step();
+  }
+  function step() {
+    if (!writing || !answer) return;
+    writing.state = (Math.imul(1664525, writing.state) + 1013904223) >>> 0;
+    const token = quantile(drawnFrom(answer.logits[answer.logits.length - 1], model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
+    if (token === tokenizer.start) { rest(); return; }
+    tokens = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token].slice(-longest);
+    box.value = tokenizer.decode(tokens);
+    writing.tokens.push(token);
+    el.dataset.written = writing.tokens.join(" ");
+    run(step);
+  }
+
+  // --- Showing
+
+  const shade = (w) => `color-mix(in srgb, var(--one) ${Math.round(100 * Math.sqrt(w))}%, transparent)`;
+  function showTokens() {
+    const weights = head && answer.weights[row][head[0]][head[1]];
+    strip.replaceChildren(...tokens.map((token, p) => {
+      const node = make("button", { type: "button", "aria-pressed": p === row, class: changed?.found.includes(p) ? "changed" : "" }, make("bdi", {}, shown(token)));
+      if (weights) node.append(data(weights[p] ?? 0, fixed(weights[p] ?? 0, 2)));
+      node.style.setProperty("--seen", weights ? shade(weights[p] ?? 0) : "transparent");
+      node.addEventListener("click", () => { row = p; followed = p === tokens.length - 1; show(); });
+      return node;
+    }));
+  }
+  function showHeads() {
+    const silent = off();
+    seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${head[1]} of block ${head[0]}.` : ""}`;
+    [...grid.querySelectorAll("button")].forEach((node, at) => {
+      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), n = tokens.length, name = `${l}.${i}`;
+      node.setAttribute("aria-pressed", !silent.has(name));
+      node.setAttribute("aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
+      pen.canvas.width = pen.canvas.height = n;
+      pen.fillStyle = getComputedStyle(node).color;
+      answer.weights.forEach((of, p) => of[l][i].forEach((w, j) => { pen.globalAlpha = Math.sqrt(w); pen.fillRect(j, p, 1, 1); }));
+    });
+  }
+  function showNext() {
+    const { order, before, after } = drawnFrom(answer.logits[row], model.get("temperature"), model.get("top_k"), model.get("top_p"));
+    const bar = (w, two) => {
+      const fill = make("i"), track = make("div", { class: two ? "track two" : "track", "aria-hidden": "true" }, fill);
+      fill.style.width = `${100 * w}%`;
+      return make("div", { class: "weight" }, track, data(w, fixed(w)));
+    };
+    list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
+    list.node.caption.textContent = `after “${shown(tokens[row])}”, token ${row} of 0 to ${tokens.length - 1}`;
+    depth.show(answer.streams[row].map((x, l) => {
+      const z = lens(network, x), best = z.indexOf(Math.max(...z));
+      return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(best)), data(softmax(z)[best], fixed(softmax(z)[best]))];
+    }));
+  }
+  function show() {
+    if (!answer || !answer.logits.length) return;
+    showTokens();
+    showHeads();
+    showNext();
+    const count = changed && changed.common, silent = off().size;
+    words.replaceChildren(make("p", {}, ...(changed === null ? ["Type: each letter is computed at once."]
+      : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} tokens before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
+    silent ? ` ${silent} of ${L * h} heads are off.` : ""));
+  }
+
+  for (let l = 0; l < L; l++) {
+    grid.append(make("span", {}, `block ${l}`));
+    for (let i = 0; i < h; i++) {
+      const node = make("button", { type: "button" }, make("canvas", { "aria-hidden": "true" })), name = `${l}.${i}`;
+      node.addEventListener("click", () => set("off", off().has(name) ? model.get("off").filter((other) => other !== name) : [...model.get("off"), name]));
+      for (const event of ["pointerenter", "focus"]) node.addEventListener(event, () => { head = [l, i]; show(); });
+      grid.append(node);
+    }
+  }
+  box.value = model.get("text");
+  box.addEventListener("input", () => { rest(); followed = true; set("text", box.value); });
+  model.on("change:text", () => { if (box.value !== model.get("text")) box.value = model.get("text"); read(); });
+  for (const name of ["temperature", "top_k", "top_p"]) model.on(`change:${name}`, show);
+  for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(); });
+  mask.checked = model.get("causal");
+  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [box, make("div", { class: "bar" }, write, masked), strip, words, seen, grid, ...controls, list.node, depth.node] });
+  read();
+  return () => { rest(); stop(); remove(); };
+}
+
+const viewer = { render };
+export default viewer;

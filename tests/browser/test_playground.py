@@ -1,0 +1,240 @@
+"""The model on the page: the same numbers as the specification with the same rounded weights, the same tokens, the same draws; and what a reader does there."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tlm_book.viewer
+from tlm_book import Config, Tokenizer, TransformerLM
+from tlm_book.inference import Sampler, quantiles
+from tlm_book.positional_encoding import RopeScaling
+from tlm_book.spec.feed_forward import feed_forward
+from tlm_book.spec.multi_head import multi_head
+from tlm_book.spec.normalization import layer_norm
+from tlm_book.spec.transformer_lm import transformer_lm
+from tlm_book.tokenization import GPT2_PATTERN, PATTERN
+from tlm_book.viewer import playground
+from tlm_book.viewer.playground.pack import pack, rounded
+
+FOLDER = Path(tlm_book.viewer.__file__).parent
+PARTS = [FOLDER / "sampling" / "choice.js", *(FOLDER / "playground" / f"{part}.js" for part in ("tokens", "model"))]
+SIZES = {"d_model": 16, "d_ff": 24, "n_layers": 2, "n_heads": 4, "max_len": 40}
+V = 50
+CONFIGS = {
+    "wojcik": Config(V, **SIZES), "gpt2": Config.gpt2(V, **SIZES), "lei_mao": Config.lei_mao(V, **SIZES), "vaswani": Config.vaswani(V, **SIZES),
+    "becker_kahn": Config.becker_kahn(V, **SIZES), "agarwal": Config.agarwal(V, **SIZES), "lelarge": Config.lelarge(V, **{**SIZES, "n_heads": 1}),
+    "parallel": Config(V, variant="parallel", **SIZES), "simplified": Config(V, variant="simplified", norm="none", **SIZES),
+    "llama": Config.llama(V, **SIZES), "llama3": Config.llama(V, **SIZES, rope_scaling=RopeScaling("llama3", 8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_len=16)),
+    "qwen2": Config.qwen2(V, n_kv_heads=2, **SIZES), "qwen3": Config.qwen3(V, n_kv_heads=2, d_head=6, **SIZES), "interleaved": Config.llama(V, rope_layout="interleaved", **SIZES),
+    "mistral": Config.mistral(V, n_kv_heads=2, window=5, **SIZES), "mixtral": Config.mixtral(V, n_kv_heads=2, n_experts=4, **SIZES), "gemma": Config.gemma(V, n_kv_heads=1, d_head=6, **SIZES),
+}  # fmt: skip
+
+
+def model_of(config: Config, seed: int = 0) -> TransformerLM:
+    torch.manual_seed(seed)
+    model = TransformerLM(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.4)
+    return model
+
+
+@pytest.fixture
+def computed(tabs):
+    """computed(weights, settings, tokens, …) → logits and attention weights, from the page's own functions."""
+    key, page, faults = tabs.take()
+    page.goto("about:blank")
+    page.add_script_tag(content="\n".join(part.read_text(encoding="utf-8") for part in PARTS) + "\nObject.assign(window, {unpack, forward, finish, lens, Tokenizer});")
+
+    def compute(file, settings, tokens, causal=True, off=(), first=0):
+        return page.evaluate(
+            """([file, settings, tokens, causal, off, first]) => {
+                const model = { weights: unpack(file), settings }, how = { causal, off: new Set(off) };
+                const before = first ? finish(forward(model, tokens.slice(0, first), how)) : null, now = finish(forward(model, tokens, how, before));
+                const lists = (x) => (x.buffer ? [...x] : x.map(lists));
+                return { logits: lists(now.logits), weights: lists(now.weights), lens: now.streams.map((s) => [...lens(model, s[s.length - 1])]) };
+            }""",
+            [file, settings, [int(t) for t in tokens], causal, list(off), first],
+        )
+
+    compute.page = page
+    yield compute
+    assert not faults, faults
+    tabs.give_back(key, page, faults)
+
+
+@pytest.mark.parametrize("name, bits", [*((name, 8) for name in CONFIGS), ("wojcik", 32), ("vaswani", 32)])
+def test_the_specification_in_javascript(computed, name, bits):
+    model = model_of(CONFIGS[name])
+    weights, settings = model.spec_weights(), model.spec_settings()
+    tokens = np.random.default_rng(1).integers(0, V, 23)
+    right = transformer_lm(tokens, **rounded(weights, bits), **settings)
+    for first in (0, 9, 22):  # anew, and from the beginning of a text that is kept
+        found = computed(pack(weights, bits), settings, tokens, first=first)
+        np.testing.assert_allclose(found["logits"], right, rtol=0, atol=1e-9 * max(1, np.abs(right).max()))
+        np.testing.assert_allclose(found["lens"], found["logits"], rtol=0, atol=1e-12)  # after the last block the lens reads what the model says
+    with torch.no_grad():
+        seen = model.double().attention_weights(torch.tensor(tokens)).numpy()  # blocks, heads, rows, columns
+    found = computed(pack(weights, 32), settings, tokens)
+    np.testing.assert_allclose(np.array(found["weights"]).transpose(1, 2, 0, 3), seen, rtol=0, atol=1e-5)
+
+
+def test_heads_that_are_off_add_nothing(computed):
+    config = CONFIGS["llama"]
+    model = model_of(config)
+    weights, tokens = rounded(model.spec_weights()), np.arange(20) % V
+    file = pack(model.spec_weights())
+    d = config.head_width
+    for block, head in ((0, 2), (1, 0), (1, 3)):
+        weights["blocks"][block]["CA"]["W_O"][head * d : (head + 1) * d] = 0
+    right = transformer_lm(tokens, **weights, **model.spec_settings())
+    found = computed(file, model.spec_settings(), tokens, off=["0.2", "1.0", "1.3"], first=7)
+    np.testing.assert_allclose(found["logits"], right, rtol=0, atol=1e-9)
+    whole = computed(file, model.spec_settings(), tokens)
+    assert np.abs(np.array(whole["logits"]) - right).max() > 0.01
+
+
+def test_without_the_mask(computed):
+    config = CONFIGS["gpt2"]
+    model = model_of(config)
+    w, tokens = rounded(model.spec_weights()), np.arange(12)
+    X = w["E"][tokens] + w["P"][:12]
+    for block in w["blocks"]:
+        X = X + multi_head(layer_norm(X, **block["N_ca"], eps=config.eps, eps_mode="inside"), **block["CA"], causal=False)
+        X = X + feed_forward(layer_norm(X, **block["N_ff"], eps=config.eps, eps_mode="inside"), **block["FF"], activation="gelu_tanh")
+    right = layer_norm(X, **w["N"], eps=config.eps, eps_mode="inside") @ w["Y"] + w["b"]
+    found = computed(pack(model.spec_weights()), model.spec_settings(), tokens, causal=False, first=5)
+    np.testing.assert_allclose(found["logits"], right, rtol=0, atol=1e-9)
+
+
+def test_what_rounding_costs():
+    """Each number is off by at most half a step of its row or column, and tied tables stay tied."""
+    model = model_of(CONFIGS["gpt2"])
+    weights = model.spec_weights()
+    near = rounded(weights)
+    for of, to, axis in ((weights["E"], near["E"], 1), (weights["blocks"][0]["FF"]["W_1"], near["blocks"][0]["FF"]["W_1"], 0)):
+        step = np.abs(of).max(axis=axis, keepdims=True) / 127
+        assert (np.abs(of - to) <= step / 2 * 1.001).all() and (of != to).any()
+    assert "Y" not in pack(weights)["names"] and np.allclose(near["Y"], near["E"].T, atol=1e-6)
+    assert len(pack(weights)["bytes"]) < 0.36 * len(pack(weights, bits=32)["bytes"])
+
+
+HOSTILE = [
+    "", " ", "\n", "a", "It's the cat's  mat.\n\n  And?\t\tYes!", "ünïcödé ŝtrañge", "日本語のテキスト", "مرحبا بالعالم", "👩‍👩‍👧‍👦 family 🏳️‍🌈 flags", "\u202eright to left\u202c",
+    "\x00\x01\x1c\x1d\x1f\x7f\x85\xa0\u2028\ufeff", "<|endoftext|>", "1234567890 3.14 ½ ²", "a\u0301 e\u0308", "'s 't ’s ’", "x" * 500, "\r\n\r\n", "𝔘𝔫𝔦 \U0010ffff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", [PATTERN, GPT2_PATTERN], ids=["ours", "gpt2"])
+def test_the_same_tokens(computed, pattern):
+    tokenizer = Tokenizer.train([" ".join(HOSTILE), "the cat and the hat that sat " * 9], 256 + 40, pattern=pattern)
+    rng = random.Random(0)
+    texts = [*HOSTILE, *("".join(rng.choices("ab '’1é \n\t日👩\u2028\x1c\ufeff.", k=rng.randrange(40))) for _ in range(200))]
+    vocabulary = playground(TransformerLM(Config(len(tokenizer), d_model=8, d_ff=8, n_layers=1, n_heads=1)), tokenizer).data["vocabulary"]
+    found = computed.page.evaluate("([vocabulary, texts]) => { const t = new Tokenizer(vocabulary); return texts.map((x) => [t.encode(x), t.decode(t.encode(x))]); }",
+                                   [vocabulary, texts])  # fmt: skip
+    for text, (tokens, back) in zip(texts, found):
+        assert tokens == tokenizer.encode(text), text
+        assert back == text
+
+
+# ---- what a reader does -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    tokenizer = Tokenizer.train(["the cat sat on the mat and the dog sat on the rug. " * 5], 275)
+    return model_of(Config.llama(275, **SIZES)), tokenizer
+
+
+def ready(page, tokens: int):
+    page.wait_for_selector(f'[data-ready="{tokens}"]', state="attached")
+    return page
+
+
+def opened(show, small, text="the cat sat on the", **options):
+    page = show(playground(*small, text, **options).to_html())
+    return ready(page, len(small[1].encode(text)) or 1)
+
+
+def shares(page) -> dict[str, float]:
+    rows = page.locator("table").first.locator("tbody tr")
+    return {row.locator("th").inner_text(): float(row.locator("data").first.get_attribute("value")) for row in rows.all()}
+
+
+def test_what_stands_there_is_what_the_model_says(show, small):
+    page = opened(show, small)
+    model, tokenizer = small
+    z = transformer_lm(np.array(tokenizer.encode("the cat sat on the")), **rounded(model.spec_weights()), **model.spec_settings())[-1]
+    p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+    found = shares(page)
+    assert list(found.values()) == pytest.approx(sorted(p, reverse=True)[:8], abs=1e-9)
+
+
+def test_typing_changes_nothing_before_unless_the_mask_is_lifted(show, small):
+    page = opened(show, small)
+    box = page.get_by_label("text", exact=True)
+    n = len(small[1].encode("the cat sat on the"))
+    box.press_sequentially(" mat")
+    ready(page, len(small[1].encode("the cat sat on the mat")))
+    assert "changed the scores of 0 of" in page.locator(".said").inner_text() and not page.locator(".changed").count()
+    page.get_by_label("causal mask").uncheck()
+    box.fill("the cat sat on the rug")
+    ready(page, len(small[1].encode("the cat sat on the rug")))
+    page.wait_for_function(f"document.querySelector('main').textContent !== '' && {n} > 0")
+    assert re.search(r"changed the scores of [1-9]\d* of", page.locator(".said").inner_text()) and page.locator(".changed").count()
+
+
+def test_a_head_goes_off_and_on(show, small):
+    page = opened(show, small)
+    before = shares(page)
+    head = page.get_by_role("button", name="block 1, head 2")
+    head.click()
+    page.get_by_role("button", name="block 1, head 2, off").wait_for()
+    page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('1 of 8 heads are off')")
+    assert shares(page) != before
+    page.get_by_role("button", name="block 1, head 2, off").press("Enter")
+    page.wait_for_function("!document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('heads are off')")
+    assert shares(page) == before
+
+
+@pytest.mark.parametrize("choices", [{}, {"temperature": 2.0, "top_k": 20}, {"top_p": 0.7}], ids=["plain", "hot", "top-p"])
+def test_it_writes_what_the_same_numbers_draw_in_python(show, small, choices):
+    model, tokenizer = small
+    page = opened(show, small, seed=5, **choices)
+    page.get_by_role("button", name="write on").click()
+    page.wait_for_function("(document.querySelector('[data-written]')?.dataset.written.split(' ').length ?? 0) >= 20")
+    written = [int(t) for t in page.locator("[data-written]").get_attribute("data-written").split()]
+    tokens, state = tokenizer.encode("the cat sat on the"), 5
+    weights, sampler = rounded(model.spec_weights()), Sampler(**{"temperature": 0.8, **choices})
+    for token in written[:20]:
+        state = (1664525 * state + 1013904223) % 2**32
+        z = torch.tensor(transformer_lm(np.array(tokens), **weights, **model.spec_settings())[-1:])
+        assert token == int(quantiles(sampler.distribution(z, None), torch.tensor([state / 2**32], dtype=torch.float64)))
+        tokens.append(token)
+
+
+@pytest.mark.parametrize("text", ["", "👩‍👩‍👧‍👦 مرحبا", "<b>not bold</b> & <script>alert(1)</script>", "\u202eback", "the cat " * 1_250], ids=["empty", "exotic", "markup", "bidi", "ten thousand"])
+def test_any_text(show, small, text):
+    page = opened(show, small)
+    page.get_by_label("text", exact=True).fill(text)
+    n = min(len(small[1].encode(text)) or 1, SIZES["max_len"])
+    ready(page, n)
+    assert page.locator(".strip button").count() == n and len(shares(page)) == 8
+    assert not page.locator("main b").count()
+
+
+@pytest.mark.parametrize("theme, width", [("light", 360), ("dark", 1200)])
+def test_fits_and_has_no_fault_that_axe_finds(show, small, theme, width):
+    axe = pytest.importorskip("axe_playwright_python")
+    page = show(playground(*small, "the cat sat", title="A model").to_html(), theme=theme, viewport={"width": width, "height": 900})
+    page.wait_for_selector("[data-ready]", state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']}).then((r) => r.violations.map((v) => [v.id, v.nodes.length, v.nodes[0].html]))")
+    assert not found, json.dumps(found, indent=1)

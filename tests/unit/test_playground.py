@@ -1,0 +1,88 @@
+"""The model on a page, Python's side: what is refused, what a reader without scripts sees, and that hostile text stays text."""
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+
+from tlm_book import Config, Tokenizer, TransformerLM
+from tlm_book.viewer import playground
+from tlm_book.viewer.playground.pack import pack, rounded
+
+SMALL = {"d_model": 8, "d_ff": 8, "n_layers": 2, "n_heads": 2, "max_len": 16}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    tokenizer = Tokenizer([(104, 105)])
+    torch.manual_seed(0)
+    return TransformerLM(Config(len(tokenizer), **SMALL)), tokenizer
+
+
+def test_what_a_reader_without_scripts_sees(pair):
+    view = playground(*pair, "hi <there>", title="A <model>")
+    assert repr(view) == "<playground: 2 blocks of 2 heads, 258 tokens>"
+    still, page = view.to_html().split("<script")[0], view.to_html()
+    assert "hi &lt;there&gt;" in still and "A &lt;model&gt;" in still
+    assert page == playground(*pair, "hi <there>", title="A <model>").to_html()
+
+
+@pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!--", "\ud800", "${alert(1)}`"])
+def test_hostile_text_stays_text(pair, text):
+    page = playground(*pair, text, title=text).to_html()
+    assert page.count("<script") == page.count("</script") == 1 and "<!--" not in page
+    page.encode()
+
+
+@pytest.mark.parametrize(
+    "change, error, words",
+    [
+        ({"temperature": 0.0}, ValueError, "temperature: got 0.0, want a number from 0.1 to 10.0"),
+        ({"top_k": 0}, ValueError, "top_k: got 0, want a whole number from 1 to 258"),
+        ({"top_k": 259}, ValueError, "top_k: got 259"),
+        ({"top_p": 0.0}, ValueError, "top_p: got 0.0"),
+        ({"seed": -1}, ValueError, "seed: got -1"),
+    ],
+)  # fmt: skip
+def test_refused(pair, change, error, words):
+    with pytest.raises(error, match=words.replace("(", r"\(")):
+        playground(*pair, **change)
+
+
+def test_models_and_tokenizers_that_do_not_fit(pair):
+    model, tokenizer = pair
+    with pytest.raises(ValueError, match="tokenizer: got 257 tokens, want the model's vocab_size = 258"):
+        playground(model, Tokenizer([]))
+    with torch.device("meta"):
+        large = TransformerLM(Config.gpt2(258, n_layers=2))
+    with pytest.raises(ValueError, match=r"model: got 15,\d+,\d+ weights, want at most 8,000,000: a page holds them all"):
+        playground(large, tokenizer)
+    turned = Tokenizer([(104, 105)], ids=[*range(255, -1, -1), 256, 257])
+    with pytest.raises(ValueError, match="tokenizer: got tokens numbered in another order"):
+        playground(model, turned)
+
+
+def test_the_readers_choices_can_be_set(pair):
+    view = playground(*pair, "hi")
+    view.off, view.causal, view.top_k, view.text = ["0.1", "1.0"], False, 5, "ho"
+    for name, value in (("off", ["2.0"]), ("top_k", 0), ("temperature", 99.0)):
+        with pytest.raises((ValueError, traitlets.TraitError), match=f"{name}: got"):
+            setattr(view, name, value)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rounding_keeps_shapes_zeros_and_signs(seed):
+    """q f is within half a step of each number; the largest of each row or column and all zeros are kept."""
+    rng = np.random.default_rng(seed)
+    weights = {"E": rng.normal(size=(7, 4)), "blocks": [{"CA": {"W_Q": rng.normal(size=(2, 4, 3)), "qk_gain": rng.normal(size=(2, 3))}}],
+               "Y": rng.normal(size=(4, 7)), "b": rng.normal(size=7), "P": None}  # fmt: skip
+    weights["E"][2] = 0
+    near = rounded(weights)
+    assert near["P"] is None and np.array_equal(near["E"][2], np.zeros(4))
+    for W, to, axis in ((weights["E"], near["E"], 1), (weights["blocks"][0]["CA"]["W_Q"], near["blocks"][0]["CA"]["W_Q"], 1)):
+        top = np.abs(W).max(axis=axis, keepdims=True)
+        assert W.shape == to.shape and (np.abs(W - to) <= top / 254 * 1.0001).all()
+        np.testing.assert_allclose(np.abs(to).max(axis=axis, keepdims=True), top, rtol=1e-6)
+    for W, to in ((weights["b"], near["b"]), (weights["blocks"][0]["CA"]["qk_gain"], near["blocks"][0]["CA"]["qk_gain"])):
+        np.testing.assert_allclose(W, to, rtol=1e-7)
+    assert pack(weights) == pack(weights) != pack(weights, bits=32)

@@ -1,0 +1,192 @@
+"""The small world: what is told happens, what is read is what was told, and what is wrong is found, in its sentence."""
+
+import random
+import re
+from dataclasses import fields
+
+import pytest
+
+from tlm_book import small_world
+from tlm_book.small_world import language, questions, words
+from tlm_book.small_world import world as w
+
+LEVELS = range(len(small_world.LEVELS))
+
+
+def story(seed, level=4):
+    return small_world.story(level, random.Random(seed))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_stories_are_true_and_their_answers_right(level):
+    for seed in range(60):
+        verdict = small_world.check(story(seed, level))
+        assert verdict.consistent, verdict.faults
+        assert verdict.asked == small_world.LEVELS[level].questions and verdict.sentences > verdict.asked
+
+
+def test_no_two_alike_and_all_repeatable():
+    texts = [story(seed, level) for seed in range(300) for level in LEVELS]
+    assert len(set(texts)) == len(texts)
+    assert small_world.stories(5, seed=1) == small_world.stories(5, seed=1) != small_world.stories(5, seed=2)
+
+
+def test_at_least_six_hundred_words():
+    seen = {word.lower() for text in small_world.stories(1_200, seed=0) for word in re.findall(r"[A-Za-z]+", text)}
+    assert len(seen) >= 600
+
+
+def test_every_word_names_one_thing():
+    names = [*words.PEOPLE, *words.PLACES, *words.CONTAINERS, *words.THINGS, *words.COLOURS, *words.TRADES, *words.MOODS, *words.WAYS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("pattern", [p for group in language.patterns().values() for p in group], ids=lambda p: p.text)
+def test_what_is_told_is_what_is_read(pattern):
+    """Every pattern, with every pronoun and colour that it allows, says the event that it was made from."""
+    rng = random.Random(pattern.text)
+    slots = {name for name, _ in pattern.slots}
+    for _ in range(8):
+        who, other = rng.sample(list(words.PEOPLE), 2)
+        what, thing = rng.sample(words.THINGS, 2)
+        values = {
+            "who": who, "other": other, "what": what, "container": rng.choice(words.CONTAINERS), "place": rng.choice(list(words.PLACES)),
+            "where": rng.choice([*words.PLACES, *words.CONTAINERS, *([other] if pattern.kind is w.Tells else [])]), "how": rng.choice(words.WAYS),
+            "trade": rng.choice(words.TRADES), "mood": rng.choice(words.MOODS), "weather": rng.choice(list(words.WEATHER)),
+            "time": rng.choice(words.TIMES), "found": rng.choice([(), (what,), (what, thing)]),
+        }  # fmt: skip
+        event = pattern.kind(**{f.name: values[f.name] for f in fields(pattern.kind) if f.name in slots})
+        known = small_world.World(where={what: who}, colour={what: rng.choice(words.COLOURS)} if rng.random() < 0.5 else {})
+        before = language.Named([who], [what]) if rng.random() < 0.5 else language.Named()
+        text, named = language.fill(pattern, event, known, before, plain=False)
+        read = language.read(text, before)
+        if pattern.kind in (w.Lies, w.Holds):  # here a colour is part of what is said
+            event = type(event)(**{**vars(event), "colour": known.colour.get(what, "")})
+        assert (read.event, read.before, read.named) == (event, pattern.before, named), text
+        assert all(known.colour[of.what] == of.colour for of in read.colours)
+
+
+FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a word of the reason
+    "an unknown word": ("Anna was in the kitchn.", "Anna was in the kitchn.", "grammar", "nowhere"),
+    "no capital": ("anna was in the kitchen.", "anna was in the kitchen.", "grammar", "capital"),
+    "a wrong preposition": ("Anna was at the kitchen.", "Anna was at the kitchen.", "grammar", "nowhere"),
+    "a wrong article": ("Anna was in the kitchen. Anna had an key.", "Anna had an key.", "grammar", "article"),
+    "no such sentence": ("Anna was in the kitchen. Anna sang.", "Anna sang.", "grammar", "no such"),
+    "half a sentence": ("Anna was in the", "Anna was in the", "grammar", "no such"),
+    "a stranger": ("Anna went to the mill.", "Anna went to the mill.", "world", "told of"),
+    "twice introduced": ("Anna was at the mill. Anna was in the inn.", "Anna was in the inn.", "world", "been told of"),
+    "already there": ("Anna was at the mill. Anna went to the mill.", "Anna went to the mill.", "world", "already"),
+    "elsewhere": ("Anna was at the mill. There was a key in the inn. Anna took the key.", "Anna took the key.", "world", "does not lie"),
+    "in a box": ("Anna was at the mill. There was a box at the mill. There was a key in the box. Anna took the key.", "Anna took the key.", "world", "lie"),
+    "not in it": ("Anna was at the mill. There was a box at the mill. Anna had a key. Anna took the key out of the box.",
+                  "Anna took the key out of the box.", "world", "not in the box"),
+    "not hers": ("Anna was at the mill. There was a key at the mill. Anna put the key down.", "Anna put the key down.", "world", "not have"),
+    "box elsewhere": ("Anna was at the mill. There was a box in the inn. Anna had a key. Anna put the key into the box.",
+                      "Anna put the key into the box.", "world", "box is not where"),
+    "box into box": ("Anna was at the mill. There was a box at the mill. Anna had a bag. Anna put the bag into the box.",
+                     "Anna put the bag into the box.", "world", "containers"),
+    "given from afar": ("Anna was at the mill. Ben was in the inn. Anna had a key. Anna gave Ben the key.", "Anna gave Ben the key.", "world", "another place"),
+    "given to herself": ("Anna was at the mill. Anna had a key. Anna gave Anna the key.", "Anna gave Anna the key.", "world", "one person"),
+    "thanked for nothing": ("Anna was at the mill. Ben was at the mill. Anna thanked Ben.", "Anna thanked Ben.", "world", "just given"),
+    "thanked too late": ("Anna was at the mill. Ben was at the mill. Anna had a key. Anna gave Ben the key. Anna was glad. Ben thanked Anna.",
+                         "Ben thanked Anna.", "world", "just given"),
+    "met from afar": ("Anna was at the mill. Ben was in the inn. Anna met Ben there.", "Anna met Ben there.", "world", "another place"),
+    "something else inside": ("Anna was at the mill. There was a box at the mill. Anna looked into the box and found the key.",
+                              "Anna looked into the box and found the key.", "world", "something else"),
+    "a lie": ('Anna was at the mill. Ben was at the mill. Anna had a key. "Where is the key?" Ben asked Anna. "It is in the inn," said Anna.',
+              '"It is in the inn," said Anna.', "world", "elsewhere"),
+    "nobody asked": ('Anna was at the mill. "It is in the inn," said Anna.', '"It is in the inn," said Anna.', "world", "asked"),
+    "another colour": ("Anna was at the mill. Anna had a red key. Anna put the green key down.", "Anna put the green key down.", "world", "not green"),
+    "had already": ("Anna was at the mill. Anna had a key. Anna wanted the key.", "Anna wanted the key.", "world", "has the key"),
+    "never wished": ("Anna was at the mill. Anna had a key. Now Anna had the key at last.", "Now Anna had the key at last.", "world", "did not want"),
+    "two storms": ("It was raining. It began to snow.", "It began to snow.", "world", "raining"),
+    "no rain": ("It was snowing. The rain stopped.", "The rain stopped.", "world", "not raining"),
+    "back in time": ("Evening came. Noon came.", "Noon came.", "world", "evening"),
+    "which she": ("Anna was at the mill. Eva was at the mill. Anna met Eva there. She had a key.", "She had a key.", "grammar", "Anna and Eva"),
+    "which he": ("Anna was at the mill. He had a key.", "He had a key.", "grammar", "nobody"),
+    "nothing before": ("Before that, Anna had gone to the mill.", "Before that, Anna had gone to the mill.", "world", "precede"),
+    "impossible before": ("Anna was at the mill. There was a key in the inn. Anna was glad. Before that, Anna had taken the key.",
+                          "Before that, Anna had taken the key.", "world", "does not lie"),
+    "a wrong answer": ("Anna was at the mill.\nWhere was Anna? In the inn.", "Where was Anna? In the inn.", "answer", "At the mill."),
+    "no answer": ("Anna was at the mill.\nWhere was Anna?", "Where was Anna?", "answer", "At the mill."),
+    "about a stranger": ("Anna was at the mill.\nWhere was Ben? At the mill.", "Where was Ben? At the mill.", "grammar", "no answer"),
+    "no question": ("Anna was at the mill.\nWhy was Anna? At the mill.", "Why was Anna? At the mill.", "grammar", "no question"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text, sentence, kind, reason", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_found_in_its_sentence(text, sentence, kind, reason):
+    verdict = small_world.check(text)
+    assert [(fault.sentence, fault.kind) for fault in verdict.faults] == [(sentence, kind)] and reason in verdict.faults[0].why
+    assert not verdict.consistent and verdict.count(kind) == 1
+
+
+def test_a_sentence_may_say_what_had_happened_before():
+    text = "Anna was at the mill. There was a key in the inn. Anna took the key. Before that, Anna had gone to the inn.\nWhere was Anna? In the inn.\n"
+    assert small_world.check(text).consistent
+
+
+ANSWERS = """
+Anna was at the mill. Ben, a baker, was in the inn. There was a bag in the inn. Anna had a red key. Ben felt merry.
+Ben took the bag. Ben went to the mill. Anna gave Ben the key. Ben put the key into the bag. Anna wanted the key. Ben went to the hill.
+Where was the key? In the bag.
+In which place was the key? On the hill.
+In which place was the bag? On the hill.
+Where was the bag? Ben had it.
+Where was Anna? At the mill.
+Who had the bag? Ben.
+Who had the key? Nobody.
+What was in the bag? The key.
+What did Ben have? The bag.
+What did Anna have? Nothing.
+Who was with Anna? Nobody.
+Who gave the key to Ben? Anna.
+Where was Ben before the mill? In the inn.
+Where was Ben before the hill? At the mill.
+What colour was the key? Red.
+What was the trade of Ben? Baker.
+What did Anna want? The key.
+How did Ben feel? Merry.
+"""
+
+
+def test_answers():
+    verdict = small_world.check(ANSWERS)
+    assert verdict.consistent and verdict.asked == 18
+    assert {kind for kind, question in questions.QUESTIONS.items() for line in ANSWERS.splitlines()
+            if re.fullmatch(re.escape(question.text).replace(r"\{\}", r"\w+") + ".*", line)} == set(questions.QUESTIONS)  # fmt: skip
+
+
+def test_every_changed_answer_is_noticed():
+    lines = ANSWERS.strip().splitlines()
+    given = {line.partition("? ")[2] for line in lines[2:]}
+    for number, line in enumerate(lines[2:], start=2):
+        question, _, right = line.partition("? ")
+        for other in given - {right}:
+            faults = small_world.check("\n".join([*lines[:2], f"{question}? {other}"])).faults
+            assert [fault.kind for fault in faults] == ["answer"], (number, other)
+
+
+def test_a_story_without_one_of_its_journeys_contradicts_itself_somewhere():
+    """Most journeys matter: of the stories from which one is taken, the greater part is found out."""
+    found = tried = 0
+    for seed in range(60):
+        text = story(seed, 3)
+        journeys = [s for s in small_world.sentences(text.splitlines()[0]) if re.search(r" (to|came to) the \w+\.$", s) and not s.startswith("Before")]
+        if journeys:
+            tried += 1
+            found += not small_world.check(text.replace(" " + random.Random(seed).choice(journeys), "", 1)).consistent
+    assert tried > 40 and found > 0.6 * tried
+
+
+def test_any_text_can_be_checked():
+    for text in ("", "\n\n", "?", '"', "...", "Where? Where?", '"Where is the key?"', "Ünïcödé 🙂.", "A" * 10_000, "Anna " * 2_000):
+        verdict = small_world.check(text)
+        assert verdict.sentences >= len(verdict.faults)
+    assert small_world.check("").consistent
+
+
+@pytest.mark.parametrize("level", [-1, 5])
+def test_no_such_level(level):
+    with pytest.raises(ValueError, match=f"level: got {level}, want from 0 to 4"):
+        small_world.story(level, random.Random(0))
