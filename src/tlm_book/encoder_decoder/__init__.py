@@ -11,6 +11,8 @@ from tlm_book.encoder_decoder.model import EncoderBlock as EncoderBlock
 from tlm_book.encoder_decoder.model import EncoderDecoder as EncoderDecoder
 from tlm_book.encoder_decoder.model import KeysValues as KeysValues
 from tlm_book.encoder_decoder.model import State as State
-from tlm_book.encoder_decoder.settings import EncoderDecoderConfig as EncoderDecoderConfig
+from tlm_book.encoder_decoder.settings import (
+    EncoderDecoderConfig as EncoderDecoderConfig,
+)
 
 __all__: list[str] = []  # what the chapter exports is listed in its rooms, and not a second time here
