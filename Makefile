@@ -7,7 +7,7 @@ READY := .venv/ready
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench weigh colab model rhymes clean
+.PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
@@ -23,6 +23,7 @@ help:
 	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
 	@echo "make colab     run each chapter alone in a fresh environment (ONLY=\"attention loss\" for some)"
 	@echo "make bench     measure speed beside other libraries"
+	@echo "make gpu       on a machine with a GPU: its tests, agreement with the specification, and its benchmarks"
 	@echo "make weigh     measure weight and speed of every page of the site in a browser"
 	@echo "make model     train the small model that ships with the package"
 	@echo "make rhymes    train the other one, whose heads the chapter heads looks at (minutes)"
@@ -87,7 +88,15 @@ bench: $(READY)
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
+	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
+
+# Everything that needs a GPU. Its results become one entry of benchmarks/gpu.json, which the book's pages show.
+gpu: $(READY)
+	@$(BIN)/python -c 'import torch; raise SystemExit(None if torch.cuda.is_available() else f"make gpu: there is no GPU that torch {torch.__version__} can use on this machine")'
+	$(BIN)/python -m pytest --all -m gpu tests/unit
+	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/quoting.py
 
 weigh: book
 	$(BIN)/python benchmarks/site_pages.py

@@ -243,8 +243,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def abreast(tables: Mapping[str, Sequence[Mapping[str, object]]], keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, object]]:
-    """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine."""
+    """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine that has rows."""
     prefix = {name: f"{short}: " if len(tables) > 1 else "" for name, short in short_names(tables).items()}
+    tables = {name: table_ for name, table_ in tables.items() if table_}
     rows: dict[tuple, dict[str, object]] = {}
     for table_ in tables.values():
         for row in table_:

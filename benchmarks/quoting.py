@@ -17,8 +17,9 @@ QUOTED = re.compile(r"(<!-- begin: benchmarks/(\w+)\.md(?: (\d+))? -->\n\n)(.*?)
 
 
 def tables(name: str) -> list[str]:
-    """The tables of a report, in order."""
-    text = (HERE / f"{name}.md").read_text(encoding="utf-8")
+    """The tables of a report, in order; none when nothing has been measured."""
+    path = HERE / f"{name}.md"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return re.findall(r"(?:^\|.*\n?)+", text, re.M)
 
 
@@ -27,7 +28,8 @@ def quoted(text: str) -> str:
 
     def table(found: re.Match[str]) -> str:
         begin, name, number, old, end = found.groups()
-        made = tables(name)
+        if not (made := tables(name)):
+            return found[0]
         column = lambda table: table.split("|")[1].strip() if "|" in table else None
         same = [one for one in made if column(one) == column(old)]
         return begin + (made[int(number) - 1] if number else (same or made)[0]).rstrip("\n") + end

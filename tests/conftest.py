@@ -32,6 +32,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes long by nature; runs with --all or --long: `make test-all`")
+    config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped where there is none: `make gpu`")
 
 
 def pytest_collection_modifyitems(config, items):

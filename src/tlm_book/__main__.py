@@ -1,4 +1,4 @@
-"""The command line: `python -m tlm_book train …`, `… generate …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
+"""The command line: `python -m tlm_book train …`, `… generate …`, `… export …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
 import importlib
 import json
@@ -28,10 +28,16 @@ def train(options: dict[str, Any]) -> str:
         return str(train_book(**options))
     if "tokenizer" in options:
         options["tokenizer"] = Tokenizer.load(options["tokenizer"])
+    if "begin" in options and kind_of(Path(options["begin"])) is not None:
+        options["begin"] = model_of(options["begin"])
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
-    report = train_files(options.pop("data"), **options)
-    return str(report or "")
+    report = train_files(options.pop("data", None), **options)
+    return f"{report}\n{AFTERWARDS.format(options['out'])}" if report else ""
+
+
+AFTERWARDS = """next: python -m tlm_book generate --model {0} --prompt "…"
+      python -m tlm_book train --resume --out {0} --steps MORE"""
 
 
 def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Tokenizer") -> None:
@@ -44,25 +50,33 @@ def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Toke
 
 
 def generate(options: dict[str, Any]) -> str:
-    """Write the prompt and what the model makes of it, piece by piece; the rest is an end of line."""
-    from tlm_book.inference import stream_text
-    from tlm_book.training import choose_device, load, shipped
+    """Write the prompt and what the model makes of it, piece by piece, and an end of line; there is nothing more to say."""
+    from tlm_book.inference.text import stream_text, unread
+    from tlm_book.training import choose_device, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    if folder is not None and kind_of(Path(folder)) is not None:
-        from tlm_book.pretrained import load_model
-
-        model, tokenizer = load_model(folder)
-        assert tokenizer is not None
-        model.to(place)
-    else:
-        model, tokenizer = shipped(place) if folder is None else load(folder, place)
+    model, tokenizer = shipped(place) if folder is None else model_of(folder)
+    model.to(place)
     prompt = options.pop("prompt")
     pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
+    if lost := unread(model, tokenizer, prompt):
+        print(f"tlm_book: the model reads {model.config.max_len} tokens: the first {lost} of the prompt are dropped", file=sys.stderr)
     print(prompt, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)
+    print()
     return ""
+
+
+def model_of(folder: str) -> "tuple[Any, Any]":
+    """(model, tokenizer) of a folder that train made, or of one of Hugging Face's."""
+    from tlm_book.training import load
+
+    if kind_of(Path(folder)) is None:
+        return load(folder)
+    from tlm_book.pretrained import load_model
+
+    return load_model(folder)
 
 
 def kind_of(folder: Path) -> object:
@@ -72,6 +86,20 @@ def kind_of(folder: Path) -> object:
     except (OSError, ValueError, RecursionError):
         return None
     return fields.get("model_type") if isinstance(fields, dict) else None
+
+
+def export(options: dict[str, Any]) -> str:
+    """Write the model's folder for another library; what can be done with it."""
+    from tlm_book.pretrained import save_model
+
+    out = options["out"]
+    model, tokenizer = model_of(options["model"])
+    kind = save_model(model, out, tokenizer)
+    return (
+        f"{out} holds a model of the kind {kind!r}, with its tokenizer. In Python:\n"
+        f"    from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        f"    model, tokenizer = (auto.from_pretrained({out!r}) for auto in (AutoModelForCausalLM, AutoTokenizer))"
+    )
 
 
 def audit(options: dict[str, Any]) -> tuple[str, int]:
@@ -133,9 +161,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Status 0; 1 when an audit finds a leak or a proof fails; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
-    options = vars(arguments().parse_args(argv))
+    parser = arguments()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    options = vars(parser.parse_args(argv))
     command, status = options["command"], 0
-    run = {"train": train, "generate": generate, "audit": audit, "prove": prove}[command]
+    run = {"train": train, "generate": generate, "export": export, "audit": audit, "prove": prove}[command]
     try:
         refuse(options)
         del options["command"]
@@ -143,14 +175,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         said, status = said if isinstance(said, tuple) else (said, 0)
         if said:
             print(said)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         if isinstance(error, TypeError) and run is not audit:
             raise
         print(f"tlm_book: error: {' '.join(in_options(str(error), command).split())}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         begun = run is train and "out" in options and Path(f"{options['out']}.run").exists()
-        print(f"tlm_book: stopped; {'take it up with --resume' if begun else 'nothing was written'}", file=sys.stderr)
+        again = f"go on with: python -m tlm_book train --resume --out {options['out']}" if begun else "nothing was written"
+        print(f"tlm_book: {stopped or 'stopped'}; {again}", file=sys.stderr)
         return 130
     return status
 

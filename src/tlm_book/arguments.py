@@ -5,9 +5,11 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tlm_book.checks import did_you_mean
 
 __all__ = ["PRESETS", "arguments", "in_options", "refuse"]
 
@@ -23,6 +25,15 @@ class _Parser(argparse.ArgumentParser):
         if refused := re.fullmatch(r"argument (.+?): (got .*)", message, re.DOTALL):
             self.exit(2, f"tlm_book: error: {refused[1]}: {refused[2]}\n")
         super().error(message)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As usual; of an option that there is none of, the nearest is named."""
+        found, left = self.parse_known_args(args, namespace)
+        if odd := [word for word in left if word.startswith("-")] or left:
+            known = sorted(name for name in _options_of(found.command) if name.startswith("--"))
+            wants = f"an option of {found.command}, which --help lists"
+            self.exit(2, f"tlm_book: error: {odd[0]}: got no such option, want {wants}{did_you_mean(odd[0].split('=')[0], known)}\n")
+        return found
 
 
 def _number(kind: type[int] | type[float], wants: str, right: Callable[[Any], bool]) -> Callable[[str], int | float]:
@@ -69,25 +80,47 @@ def _factory(text: str) -> str:
     return text
 
 
-def _preset(text: str) -> str:
-    if text not in PRESETS:
-        raise argparse.ArgumentTypeError(f"got {text!r}, want one of {', '.join(PRESETS)}")
-    return text
+def _one_of(names: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"got {text!r}, want one of {', '.join(names)}{did_you_mean(text, names)}")
+        return text
+
+    return read
+
+
+_preset, _decoder = _one_of(PRESETS), _one_of(_DECODERS)
+
+
+_EXAMPLES = """examples:
+  python -m tlm_book generate --prompt "The tide"                      the small model that comes with the package
+  python -m tlm_book train --data essays.txt --out my-model            train one on a text
+  python -m tlm_book train --resume --out my-model                     go on after Ctrl-C or a power cut
+  python -m tlm_book train --resume --out my-model --steps 5000        take a finished run further
+  python -m tlm_book generate --model my-model --prompt "The tide"
+  python -m tlm_book train --preset gpt2 --data essays.txt --out mine  a model of GPT-2's kind
+  python -m tlm_book export --model mine --out mine-hf                 write it for transformers
+  python -m tlm_book train --from mine --data letters.txt --out tuned  go on from a model
+Each command has more to say: python -m tlm_book train --help"""
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The four commands and their options."""
-    parser = _Parser(prog="tlm_book", description="Train a transformer language model on a text, let one write, ask whether a model sees the future, or prove that it does not.")
+    """The five commands and their options."""
+    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, let one write, hand it to another library, ask whether a model sees the future, or prove that it does not.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
-    source = train.add_mutually_exclusive_group(required=True)
+    source = train.add_mutually_exclusive_group()
     source.add_argument("--data", metavar="PATH", nargs="+", type=_there("a text file", Path.exists), help="text files in UTF-8, or folders of them")
     source.add_argument("--book", action="store_true", help="the book's own corpus and settings: makes the model that is shipped")
-    train.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
+    train.add_argument("--out", metavar="DIR", required=True, help="where the model goes: a folder that does not exist yet, or with --resume that of the run")
+    kind = train.add_mutually_exclusive_group()
+    kind.add_argument("--preset", metavar="NAME", type=_decoder, help=f"a model of this kind, with its tokenizer: {', '.join(_DECODERS)} (default: the book's own choice)")
+    kind.add_argument("--from", metavar="DIR", dest="begin", type=_there("a folder with a model", Path.is_dir), help="go on from this model, which train made, or a GPT-2 or one of Llama's family; its tokenizer is kept; without --data, on the text of its run")
     train.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
     train.add_argument("--quiet", action="store_true", default=False, help="no progress bar")
-    train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one")
+    train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one: --out is enough; a finished one goes further with larger --steps")
+    train.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard, too, into a folder of that name beside log.jsonl and log.csv (pip install tensorboard)")
     train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: one is learned from the text)")
     train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun)")
     train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: weights on each device, or shared out (default: ddp)")
@@ -121,6 +154,11 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--seed", type=_NATURAL, default=0, help="of the choice of tokens (default: 0)")
     generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
 
+    export = commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma.")
+    export.add_argument("--model", metavar="DIR", required=True, type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
+    export.add_argument("--to", choices=["hf"], default="hf", help="hf: Hugging Face's files, which transformers loads (default)")
+    export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
+
     audit = commands.add_parser("audit", help="does a model see the future? status 1 when it does")
     audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")
     audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="an attention back end to try, too; may be repeated")
@@ -143,11 +181,32 @@ def refuse(options: dict[str, Any]) -> None:
     d, h = options.get("d_model"), options.get("heads")
     if d and h and d % h:
         raise ValueError(f"--heads: got {h}, want a divisor of --d-model = {d}")
-    run = Path(f"{options['out']}.run") if options["command"] == "train" else None
-    if run and run.exists() and not options.get("resume"):
-        raise FileExistsError(f"--out: got an interrupted run in {str(run)!r}, want --resume to take it up, or another folder")
+    if options["command"] == "train":
+        _refuse_run(options)
     if options["command"] == "audit":
         _expects_module(options["factory"].partition(":")[0])
+
+
+_OF_FILES = ("begin", "preset", "resume", "tensorboard", "tokenizer", "sample", "parallel", "keep")
+_OF_A_MODEL = ("vocab_size", "d_model", "layers", "heads", "tokenizer")
+
+
+def _refuse_run(options: dict[str, Any]) -> None:
+    out, resume = Path(options["out"]), options.get("resume", False)
+    run, begin = Path(f"{out}.run"), options.get("begin")
+    given = lambda names: next((name for name in names if name in options), None)
+    option = lambda name: "--from" if name == "begin" else f"--{name.replace('_', '-')}"
+    if run.exists() and not resume:
+        raise FileExistsError(f"--out: got an interrupted run in {str(run)!r}, want --resume to take it up, or another folder")
+    if out.exists() and not resume:
+        raise FileExistsError(f"--out: got {str(out)!r}, which exists, want a folder that does not exist yet, or --resume with larger --steps to go further")
+    if options.get("book") and (name := given(_OF_FILES)):
+        raise ValueError(f"{option(name)}: got it with --book, which makes the model that is shipped; want --data, or to leave it out")
+    if begin and (name := given(_OF_A_MODEL)):
+        raise ValueError(f"{option(name)}: got it with --from, want to leave it out: the model in {begin!r} has its own")
+    if not ("data" in options or options.get("book") or begin or run.exists() or (out / "run.json").exists()):
+        none = f", and no run in {str(run)!r} to go on with" if resume else ""
+        raise ValueError(f"--data: got none{none}, want text files, or --book, or --from with a model that train made")
 
 
 def _expects_module(path: str) -> None:
@@ -169,6 +228,7 @@ _OPTION = {
     "n_layers": "--layers",
     "max_len": "--context",
     "n_new": "--tokens",
+    "begin": "--from",
     "back_ends": "--back-end",
     "lengths": "--length",
     "factory": "MODULE:FACTORY",
@@ -184,6 +244,8 @@ def in_options(message: str, command: str) -> str:
     name, colon, rest = message.partition(":")
     usual = {"folder": "--out" if command == "train" else "--model", **_OPTION}
     option = usual.get(name, f"--{name.replace('_', '-')}")
+    if command == "export" and name.startswith("model."):  # of a model, not of an option
+        return f"--model: got one with {name.removeprefix('model.config.')} = {rest.removeprefix(' got ')}"
     known = option in _options_of(command)
     return f"{option}{colon}{rest}" if known and rest.startswith(" got ") else message
 

@@ -4,14 +4,15 @@ Written by hand. Works on numpy arrays and torch tensors alike and imports neith
 so that the specification may use it too.
 """
 
+import difflib
 import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["shaped", "expects", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "named", "did_you_mean", "expects", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +28,39 @@ def expects(condition: object, argument: str, got: object, wants: str, error: ty
     """
     if not condition:
         raise error(f"{argument}: got {got}, want {wants}")
+
+
+def did_you_mean(got: str, names: Sequence[str]) -> str:
+    """"; did you mean …?" with the nearest of the names, or nothing where none is near.
+
+    >>> did_you_mean("topk", ["temperature", "top_k", "top_p"])
+    '; did you mean top_k?'
+    """
+    near = difflib.get_close_matches(got, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def expects_names(given: Iterable[str], names: Sequence[str]) -> None:
+    """Each of the given names of arguments is one of `names`; TypeError otherwise, which says the nearest."""
+    for name in given:
+        expects(name in names, name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
+
+
+Kind = TypeVar("Kind")
+
+
+def named(kind: type[Kind]) -> type[Kind]:
+    """The dataclass, which answers to an unknown field with the nearest that there is. TypeError, as before."""
+    made: Any = kind
+    make, names = made.__init__, list(made.__dataclass_fields__)
+
+    @functools.wraps(make)
+    def init(self: Any, *args: Any, **fields: Any) -> None:
+        expects_names(fields, names)
+        make(self, *args, **fields)
+
+    made.__init__ = init
+    return kind
 
 
 def expects_one_of(argument: str, got: object, choices: Sequence[object]) -> None:

@@ -59,6 +59,7 @@ def test_machines_side_by_side():
     assert one == first
     both = harness.abreast({"A(R) Processor, 2 cores": first, "B, 4 cores": second}, ("size",), ("ms",))
     assert both == [{"size": "S", "A: ms": 1, "B: ms": None}, {"size": "L", "A: ms": 2, "B: ms": 3}, {"size": "XL", "A: ms": None, "B: ms": 4}]
+    assert harness.abreast({"A, 2 cores": first, "B, 4 cores": []}, ("size",), ("ms",)) == [{"size": "S", "A: ms": 1}, {"size": "L", "A: ms": 2}]
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
 
 
@@ -147,7 +148,7 @@ def test_the_figures_of_the_chapters_are_the_measured_ones():
                 found += [(path.stem, match[2], match[4].count("\n")) for match in quoting.QUOTED.finditer(text)]
                 assert text.count("<!-- begin: benchmarks/") == len(quoting.QUOTED.findall(text))
     assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama")}
-    assert all(lines >= 4 for *_, lines in found)
+    assert all(lines >= 4 for _, name, lines in found if quoting.tables(name))
 
 
 def test_other_figures_come_into_the_page(monkeypatch):

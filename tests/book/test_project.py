@@ -1,6 +1,7 @@
 """The project as a whole: what it ships and pins, the one address, and that it installs from a wheel."""
 
 import importlib.resources
+import os
 import re
 import shutil
 import subprocess
@@ -165,3 +166,22 @@ def test_the_readme_names_every_page():
     targets = re.findall(r"^([a-z]+):", (book.ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     told = text + (book.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [name for name in targets if f"make {name}" not in told and name not in ("help", "clean")] == []
+
+
+def test_every_make_command_that_is_named_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (book.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", (book.ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+        assert named and named <= targets, (name, named - targets)
+
+
+@pytest.mark.long
+def test_a_chapter_is_edited_as_text_with_the_commands_as_typed(tmp_path):
+    """In a fresh clone; without an edit nothing changes."""
+    blocks = re.findall(r"```\n(.*?)```", (book.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    typed = next(block for block in blocks if "jupytext" in block)
+    git = lambda *words: subprocess.run(["git", *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    git("clone", "-q", str(book.ROOT), ".")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    subprocess.run(["sh", "-ec", typed], cwd=tmp_path, env={**os.environ, "EDITOR": "true"}, check=True, capture_output=True)
+    assert git("diff", "--stat") == ""

@@ -11,12 +11,14 @@ from merging import merged
 
 from tlm_book.viewer import (
     clock_hands,
+    descent,
     epsilon_spread,
     merge_stepper,
     sampling,
     softmax_temperature,
 )
 from tlm_book.viewer.base import visible
+from tlm_book.viewer.descent.view import RULES, SHAPES, SURFACES, path
 
 RNG = np.random.default_rng(0)
 SCORES = {d: RNG.normal(size=(8, d)) @ RNG.normal(size=d) for d in (1, 4, 16, 64, 256)}
@@ -30,6 +32,7 @@ PICTURES = {
     "temperature": lambda: softmax_temperature([2, 1, 0.5, -1], labels=LABELS),
     "widths": lambda: softmax_temperature(SCORES, width=64),
     "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
+    "descent": lambda: descent("turned valley", "Adam", rate=0.2),
     "sampling": lambda: sampling(LOGITS, [f"token {j}" for j in range(60)], temperature=0.8, top_k=40, top_p=0.9, title="Next"),
 }
 AFTER = '<button id="after">after the picture</button>'
@@ -264,6 +267,35 @@ def test_a_pointer_on_the_curves_moves_sigma(show):
     assert float(page.locator(".sigma").get_attribute("x1")) == pytest.approx(box["width"] - 12)
 
 
+# ---- descent ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_paths_are_those_of_python(show, surface):
+    page = show(descent(surface, steps=20, rate=0.02).to_html())
+    for rule in RULES:
+        page.get_by_label("rule").select_option(rule)
+        rate, beta = power(press(page, "rate η", "ArrowRight")), press(page, "momentum β", "ArrowLeft")
+        start = press(page, "start, across", "ArrowRight", "ArrowRight"), press(page, "start, up", "ArrowLeft")
+        points = path(surface, rule, rate, beta, 20, start)
+        got = np.array(numbers(page, "table")).reshape(-1, 3)
+        want = [(*points[t], SHAPES[surface][0](*points[t])) for t in (0, 1, 2, 5, 10, 20)]
+        assert np.allclose(got, want, rtol=1e-9, atol=1e-12)
+        assert np.allclose(numbers(page, ".said"), [want[0][2], want[-1][2], *want[-1][:2]], rtol=1e-9, atol=1e-12)
+        drawn = re.findall(r"(-?[\d.]+) (-?[\d.]+)", page.locator(".plot .path").get_attribute("d"))
+        unit = page.locator(".plot > svg").bounding_box()["width"] / 6
+        assert len(drawn) == 21 and np.allclose(np.array(drawn, float) / unit, [(x + 3, 2 - y) for x, y in points], atol=0.02)
+
+
+def test_a_pointer_on_the_surface_moves_the_start(show):
+    page = show(descent(rate=1.0, steps=200).to_html())
+    assert "left for good" in said(page)
+    box = page.locator(".plot > svg").bounding_box()
+    page.locator(".plot").click(position={"x": box["width"] * 0.75, "y": box["height"] * 0.75})
+    assert abs(float(page.get_by_label("start, across").input_value()) - 1.5) < 0.06
+    assert abs(float(page.get_by_label("start, up").input_value()) + 1) < 0.06
+
+
 # ---- sampling -----------------------------------------------------------------------------------------------------------
 
 
@@ -429,7 +461,7 @@ def test_no_width_overflows(show, picture, width):
 def test_every_control_has_a_name_and_a_visible_focus(show, picture):
     page = show(picture().to_html() + AFTER)
     active = "document.querySelector('main > [class*=tlm-]').firstChild.shadowRoot.activeElement"
-    stops = page.locator("button, input, [tabindex]").count() - 1
+    stops = page.locator("button, input, select, [tabindex]").count() - 1
     for _ in range(stops):
         page.keyboard.press("Tab")
         assert page.evaluate(f"getComputedStyle({active}).outlineStyle") == "solid"
@@ -517,12 +549,12 @@ def test_hostile_strings_are_shown_and_never_run(show):
     page.get_by_role("button", name="draw 1", exact=True).click()
     assert page.locator("tbody bdi").all_inner_texts()[:3] == [text.replace(" ", "␣") for text in nasty[:3]] and page.locator(".title").inner_text() == title
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 390
-    for view in (clock_hands(4, title=title), epsilon_spread(title=title)):
+    for view in (clock_hands(4, title=title), epsilon_spread(title=title), descent(title=title)):
         page = show(view.to_html())
         assert page.locator(".title").inner_text() == title and page.locator("svg[onload]").count() == 0
 
 
-SET = {"merges": ("step", 2), "clocks": ("offset", -7), "temperature": ("temperature", 0.5), "widths": ("width", 4), "epsilon": ("sigma", 0.25), "sampling": ("draws", 7)}
+SET = {"merges": ("step", 2), "clocks": ("offset", -7), "temperature": ("temperature", 0.5), "widths": ("width", 4), "epsilon": ("sigma", 0.25), "descent": ("rate", 0.05), "sampling": ("draws", 7)}
 
 
 @pytest.mark.parametrize("kind", PICTURES)

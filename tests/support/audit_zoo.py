@@ -441,11 +441,11 @@ PLANTED = [
     Case("no mask above n = 8", decoder(lambda: When(lambda m, n: n <= 8), "attention"), "blocks.1.attention", "mask missing"),
     Case("mask of −10", decoder(lambda: Weak(-10.0), "attention"), "blocks.1.attention", "mask too weak"),
     Case("mask of −30", decoder(lambda: Weak(-30.0), "attention", 2), "blocks.2.attention", "mask too weak"),
-    Case("mask of −60, below all rounding", decoder(lambda: Weak(-60.0), "attention", 0), "blocks.0.attention", ""),
+    Case("mask of −60, below all rounding", decoder(lambda: Weak(-60.0), "attention", 0), "blocks.0.attention", "mask too weak"),
     Case("mask after softmax", decoder(MaskAfter, "attention"), "blocks.1.attention", "mask missing"),
-    Case("softmax over the queries", decoder(WrongAxis, "attention"), "blocks.1.attention", ""),
-    Case("heads and rows mixed up", decoder(MixedUp, "attention"), "blocks.1.attention", ""),
-    Case("threshold over the queries", decoder(Threshold, "attention"), "blocks.1.attention", ""),
+    Case("softmax over the queries", decoder(WrongAxis, "attention"), "blocks.1.attention", "softmax over the sequence axis"),
+    Case("heads and rows mixed up", decoder(MixedUp, "attention"), "blocks.1.attention", "mixing"),
+    Case("threshold over the queries", decoder(Threshold, "attention"), "blocks.1.attention", "a step without a derivative"),
     Case("block-local without order", decoder(BlockLocal, "attention"), "blocks.1.attention", "blocks of 3"),
     Case("padding mask in place of ◺", lambda: (WithPadding(PaddingInstead()), tokens()), "attention", "mask missing"),
     Case("group norm", decoder(lambda: Across(nn.GroupNorm(2, D)), "norm1"), "blocks.1.norm1.layer", "normalization over the sequence"),
@@ -459,8 +459,8 @@ PLANTED = [
     Case("bidirectional LSTM", decoder(lambda: First(nn.LSTM(D, D // 2, batch_first=True, bidirectional=True))), "blocks.1.mix.layer", "bidirectional"),
     Case("bidirectional GRU", decoder(lambda: First(nn.GRU(D, D // 2, batch_first=True, bidirectional=True)), at=2), "blocks.2.mix.layer", "bidirectional"),
     Case("backward running sum", decoder(f(lambda x: x.flip(-2).cumsum(-2).flip(-2).tanh())), "blocks.1.mix", "later rows are seen, every one"),
-    Case("running share of the total", decoder(f(lambda x: x.exp().cumsum(-2) / x.exp().sum(-2, keepdim=True))), "blocks.1.mix", ""),
-    Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "pooling"),
+    Case("running share of the total", decoder(f(lambda x: x.exp().cumsum(-2) / x.exp().sum(-2, keepdim=True))), "blocks.1.mix", "normalization over the sequence"),
+    Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "averages over the sequence"),
     Case("largest added", decoder(f(lambda x: x + x.amax(-2, keepdim=True))), "blocks.1.mix", "pooling"),
     Case("pooling layer", decoder(lambda: Pooled(nn.AdaptiveAvgPool1d(1))), "blocks.1.mix.pool", "pooling"),
     Case("last row added", decoder(f(lambda x: x + x[..., -1:, :])), "blocks.1.mix", "last row"),
@@ -470,13 +470,13 @@ PLANTED = [
     Case("sorted", decoder(f(lambda x: x.sort(-2).values)), "blocks.1.mix", "sort"),
     Case("ranks", decoder(f(lambda x: x.argsort(-2).argsort(-2).to(x))), "blocks.1.mix", "sort, rank, dispatch"),
     Case("expert choice", decoder(ExpertChoice), "blocks.1.mix", "sort, rank, dispatch"),
-    Case("largest entry as the unit", decoder(f(lambda x: (x / x.abs().amax((-1, -2), keepdim=True) * 127).round() / 127)), "blocks.1.mix", ""),
-    Case("circular convolution", decoder(f(circular)), "blocks.1.mix", ""),
-    Case("detached mean", decoder(f(lambda x: x + x.mean(-2, keepdim=True).detach())), "blocks.1.mix", ""),
-    Case("in training only, by the spread", decoder(lambda: Trainly(dropped_by_spread)), "blocks.1.mix", "", setting="train"),
-    Case("a millionth of the mean", decoder(tiny(1e-6)), "blocks.1.mix", "pooling"),
-    Case("a billionth of the mean", decoder(tiny(1e-9)), "blocks.1.mix", "pooling"),
-    Case("10⁻¹³ of the mean", decoder(tiny(1e-13), at=2), "blocks.2.mix", ""),
+    Case("largest entry as the unit", decoder(f(lambda x: (x / x.abs().amax((-1, -2), keepdim=True) * 127).round() / 127)), "blocks.1.mix", "rounding across positions"),
+    Case("circular convolution", decoder(f(circular)), "blocks.1.mix", "a full mixing"),
+    Case("detached mean", decoder(f(lambda x: x + x.mean(-2, keepdim=True).detach())), "blocks.1.mix", "averages over the sequence"),
+    Case("in training only, by the spread", decoder(lambda: Trainly(dropped_by_spread)), "blocks.1.mix", "normalization over the sequence", setting="train"),
+    Case("a millionth of the mean", decoder(tiny(1e-6)), "blocks.1.mix", "averages over the sequence"),
+    Case("a billionth of the mean", decoder(tiny(1e-9)), "blocks.1.mix", "averages over the sequence"),
+    Case("10⁻¹³ of the mean", decoder(tiny(1e-13), at=2), "blocks.2.mix", "pooling"),
     Case("10⁻²⁰ of the mean, below all rounding", decoder(tiny(1e-20), at=0), "blocks.0.mix", ""),
     Case("positions as fractions of n", with_positions(ScaledPositions), "positions", "number of rows", "length"),
     Case("positions from the end", with_positions(FromTheEnd), "positions", "number of rows", "length"),
@@ -484,7 +484,7 @@ PLANTED = [
     Case("next token embedded", lambda: (NextTokenDecoder(), tokens()), "embedding", "1 row ahead"),
     Case("torch encoder without a mask", lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 16, 0.1, batch_first=True), 2, enable_nested_tensor=False), rows()), "layers.0.self_attn", "mask missing"),
     Case("a function without its mask", lambda: unmasked_function(), "encoder.layers.0.self_attn", "mask missing"),
-    Case("batch and rows confused", alone(BatchFirstMistake), "inner", "", "batch"),
+    Case("batch and rows confused", alone(BatchFirstMistake), "inner", "sequences of a batch are mixed", "batch"),
     Case("a cache that forgets", lambda: with_step(1e-9), None, "", "cache"),
 ]
 
@@ -1031,17 +1031,17 @@ PLANTED += [
     Case("prefix without a mask", decoder(Prefix, "attention"), "blocks.1.attention", "prefix"),
     Case("normalize along the default axis", decoder(f(lambda x: F.normalize(x)), "norm1"), "blocks.1.norm1", "normalization over the sequence"),
     Case("layer norm over rows and channels", lambda: (nn.Sequential(nn.Linear(D, D), nn.LayerNorm((N, D))), rows()), "1", "normalization"),
-    Case("softmax over the batch", lambda: (nn.Sequential(nn.Linear(D, D), nn.Softmax(0)), rows()), "1", "", "batch"),
+    Case("softmax over the batch", lambda: (nn.Sequential(nn.Linear(D, D), nn.Softmax(0)), rows()), "1", "sequences of a batch are mixed", "batch"),
     Case("rotary base by n", decoder(DynamicRotary, "attention"), "blocks.1.attention", "number of rows", "length"),
     Case("experts with room by n", alone(lambda: Switch(lambda n: math.ceil(0.4 * n))), "", "number of rows", "length"),
     Case("experts with room for the batch", alone(lambda: Switch(lambda n: 3, True)), "", "mixed", "batch"),
-    Case("convolution trimmed on the left", decoder(TrimmedWrong), "blocks.1.mix.conv", ""),
+    Case("convolution trimmed on the left", decoder(TrimmedWrong), "blocks.1.mix.conv", "convolution padding"),
     Case("a mean in one memory", alone(lambda: OneMemory(1.0)), "", ""),
     Case("blocks aligned at the end", decoder(lambda: InFours(True)), "blocks.1.mix", "number of rows", "length"),
     Case("masks for heads, in the wrong order", lambda: (HeadMasks(False), tokens()), "attention", "padding", "padding"),
     Case("mask of a chunk in the wrong corner", lambda: (Chunked(False), tokens()), None, "", "cache"),
     Case("one-hot tokens and a millionth of the mean", lambda: (OneHot(1e-6), tokens()), "", "pooling"),
-    Case("in training, a billionth, with dropout", decoder(lambda: Trainly(lambda x: F.dropout(x, 0.3) + 1e-9 * x.std(-2, keepdim=True))), "blocks.1.mix", "", setting="train"),
+    Case("in training, a billionth, with dropout", decoder(lambda: Trainly(lambda x: F.dropout(x, 0.3) + 1e-9 * x.std(-2, keepdim=True))), "blocks.1.mix", "pooling", setting="train"),
 ]
 CLEAN += [
     Case("experts with room for three", decoder(lambda: Switch(lambda n: 3))),
@@ -1179,9 +1179,9 @@ PLANTED += [
     Case("a window that reaches one row ahead", decoder(lambda: WindowOf(4, 1), "attention"), "blocks.1.attention", "1 row ahead"),
     Case("a cache with keys turned one place too far", lambda: rotary_cache(0, 1), None, "", "cache"),
     Case("a cache with queries turned one place too far", lambda: rotary_cache(1, 0), None, "", "cache"),
-    Case("experts choose their rows", decoder(lambda: ExpertsChoose(D, 12, 3)), "blocks.1.mix", ""),
-    Case("router's softmax over the rows", decoder(lambda: WeightsOverRows(D, 12, 3)), "blocks.1.mix", ""),
-    Case("room for five rows of the batch", alone(lambda: RoomForTheBatch(D, 12, 2)), "", "", "batch"),
+    Case("experts choose their rows", decoder(lambda: ExpertsChoose(D, 12, 3)), "blocks.1.mix", "dispatch"),
+    Case("router's softmax over the rows", decoder(lambda: WeightsOverRows(D, 12, 3)), "blocks.1.mix", "softmax over the sequence axis"),
+    Case("room for five rows of the batch", alone(lambda: RoomForTheBatch(D, 12, 2)), "", "sequences of a batch are mixed", "batch"),
 ]
 CLEAN += [  # the first five are not what was meant, but none of them looks ahead
     Case("a window one row too short", decoder(lambda: WindowOf(2), "attention")),
@@ -1192,4 +1192,67 @@ CLEAN += [  # the first five are not what was meant, but none of them looks ahea
     Case("shared heads", decoder(lambda: Grouped(lambda i: i // 2), "attention")),
     Case("a cache with angles", lambda: rotary_cache(0, 0)),
     *(Case(f"this book's {name}", of_the_family(name)) for name in FAMILY),
+]
+
+
+# --- Causes that are easily confused: a weak mask, no mask, an average
+
+
+class BlockSparse(Attention):
+    """Blocks of `size` rows; one row, `shared`, is seen by all; no order anywhere; a loud copy of the row before, if wanted."""
+
+    def __init__(self, size: int, shared: int = -1, loud: float = 0.0):
+        super().__init__()
+        self.size, self.shared, self.loud = size, shared, loud
+
+    def later(self, n):
+        block = torch.arange(n) // self.size
+        return (block[:, None] != block[None]) & (torch.arange(n) != self.shared)
+
+    def forward(self, x):
+        return super().forward(x) + self.loud * F.pad(x, (0, 0, 1, 0))[..., :-1, :]
+
+
+class Fused(Attention):
+    """The kernel of torch, with a mask of our own or none."""
+
+    def __init__(self, penalty: float | None):
+        super().__init__()
+        self.penalty = penalty
+
+    def forward(self, x):
+        q, k, v = map(self.split, self.qkv(x).chunk(3, -1))
+        mask = None if self.penalty is None else self.penalty * self.later(x.shape[-2]).to(x)
+        return self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(-2, -3).flatten(-2))
+
+
+class Centred(Attention):
+    """Right but for what comes before it: from each row a little of the mean of all rows is taken."""
+
+    def __init__(self, weight: float):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x):
+        return super().forward(x - self.weight * x.mean(-2, keepdim=True))
+
+
+class WindowWeak(Weak):
+    """A window of three rows, hidden well; the later rows hidden badly."""
+
+    def mask(self, scores):
+        return super().mask(scores).masked_fill(torch.ones_like(scores, dtype=torch.bool).tril(-3), -math.inf)
+
+
+PLANTED += [
+    *(Case(f"blocks of {size} without order", decoder(lambda size=size: BlockSparse(size), "attention"), "blocks.1.attention", f"blocks of {size}") for size in (2, 4)),
+    Case("blocks without order and a shared row", decoder(lambda: BlockSparse(3, 4), "attention"), "blocks.1.attention", "mask missing for"),
+    Case("blocks without order beside a loud copy", decoder(lambda: BlockSparse(3, -1, 1e4), "attention"), "blocks.1.attention", "blocks of 3"),
+    Case("blocks and a shared row beside a loud copy", decoder(lambda: BlockSparse(3, 4, 1e4), "attention"), "blocks.1.attention", "mask missing for"),
+    Case("torch's kernel without a mask", decoder(lambda: Fused(None), "attention"), "blocks.1.attention", "mask missing"),
+    Case("torch's kernel with a mask of −12", decoder(lambda: Fused(-12.0), "attention"), "blocks.1.attention", "mask too weak"),
+    Case("window with a mask of −20", decoder(lambda: WindowWeak(-20.0), "attention"), "blocks.1.attention", "mask too weak"),
+    Case("a mean taken off before attention", decoder(lambda: Centred(1.0), "attention"), "blocks.1.attention", "averages over the sequence"),
+    Case("a ten-thousandth of the mean before attention", decoder(lambda: Centred(1e-4), "attention"), "blocks.1.attention", "averages over the sequence"),
+    Case("a millionth of the mean before attention", decoder(lambda: Centred(1e-6), "attention"), "blocks.1.attention", "averages over the sequence"),
 ]

@@ -2,8 +2,11 @@
 
 import contextlib
 import copy
+import functools
 import io
+import os
 import random
+import subprocess
 import sys
 import warnings
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from tlm_book.auditing import (
     assert_autoregressive,
@@ -35,9 +39,14 @@ def audited(case: zoo.Case, **options):
     return audit(model, example, progress=False, **case.options, **(own[0] if own else {}), **options)
 
 
+@functools.cache
+def report_on(name: str):
+    return audited(*named(name))
+
+
 @pytest.mark.parametrize("case", zoo.PLANTED, ids=lambda case: case.name)
 def test_a_planted_leak_is_found_and_its_module_named(case):
-    report = audited(case)
+    report = report_on(case.name)
     assert not report.ok
     named = [leak for leak in report.leaks if leak.fault == case.fault]
     assert named and {leak.module for leak in report.leaks} == {case.module}, report
@@ -53,6 +62,18 @@ def test_a_planted_leak_is_found_and_its_module_named(case):
 def test_a_clean_model_is_not_accused(case):
     report = audited(case)
     assert report.ok and not report.leaks and not report.problems, report
+
+
+def test_the_cause_is_right_nearly_always():
+    """A cause that is stated counts as right when it is the one that was planted; "not known" states none."""
+    stated, right = [], []
+    for case in zoo.PLANTED:
+        cause = next((leak.cause for leak in report_on(case.name).leaks if leak.fault == case.fault), "")
+        if cause and not cause.startswith("not known"):
+            stated.append(case.name)
+            right += [case.name] if case.cause and case.cause in cause else []
+    print(f"planted: {len(zoo.PLANTED)}; a cause is stated for {len(stated)} and right for {len(right)}")
+    assert len(stated) >= 0.9 * len(zoo.PLANTED) and len(right) >= 0.95 * len(stated), set(stated) - set(right)
 
 
 def test_the_zoo_is_large():
@@ -308,9 +329,13 @@ def test_an_exception_in_derivatives_is_reported():
 def test_the_progress_bar_is_shown_and_closed(monkeypatch):
     bars = []
 
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
     class Bar(run.tqdm):
         def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **(options | {"delay": 0, "mininterval": 0, "file": io.StringIO()}))
+            super().__init__(*arguments, **(options | {"delay": 0, "mininterval": 0, "file": Terminal()}))
             bars.append(self)
             self.closed = 0
 
@@ -323,9 +348,37 @@ def test_the_progress_bar_is_shown_and_closed(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         audit(Fails(), zoo.rows())
     shown = bars[0].fp.getvalue()
-    assert "audit" in shown and "passes" in shown and bars[0].n > 50
-    assert abs(bars[0].n / bars[0].total - 1) < 0.5
+    assert "audit" in shown and "passed" in shown and "left" in shown
+    assert abs(bars[0].n / bars[0].total - 1) < 0.2
     assert len(bars) == 2 and all(bar.closed for bar in bars)
+
+
+@pytest.mark.parametrize("kind", ["the decoder itself", "GPT-2", "dropout"])
+def test_the_bar_knows_about_how_much_work_is_left(kind, monkeypatch):
+    bars = []
+
+    class Bar(run.tqdm):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **(options | {"disable": False, "file": io.StringIO()}))
+            bars.append(self)
+
+    monkeypatch.setattr(run, "tqdm", Bar)
+    (case,) = named(kind)
+    audited(case)
+    assert 0.7 < bars[0].n / bars[0].total < 1.3, (bars[0].n, bars[0].total)
+
+
+def test_no_bar_is_shown_where_there_is_no_terminal(monkeypatch, capfd):
+    monkeypatch.setattr(run, "tqdm", functools.partial(run.tqdm, mininterval=0))
+    audit(nn.Linear(zoo.D, 2), zoo.rows())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_audit_does_not_wait_for_the_compiler():
+    """torch imports its compiler (seconds) for whoever watches its operations, unless told not to."""
+    program = "import sys, torch, tlm_book.auditing as a; a.audit(torch.nn.Softmax(1), torch.randn(2, 5, 3)); print('torch._dynamo' in sys.modules)"
+    environment = {key: value for key, value in os.environ.items() if key != "TLM_BOOK_TYPECHECK"}
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment).stdout == "False\n"
 
 
 def test_the_assertion_holds_the_report():
@@ -344,8 +397,8 @@ def test_the_report_can_be_drawn():
     assert audit(nn.Linear(zoo.D, 2), zoo.rows()).plot(axes) is not None
 
 
-def test_the_cost_is_a_multiple_of_n():
-    """Forward passes of whole sequences at the largest length, for a model that counts as large."""
+def test_the_cost_of_a_large_model():
+    """Some twenty sequences of the whole length, and each shorter one once: half of n² rows and a multiple of n."""
     passes = []
 
     def model(x):
@@ -356,4 +409,51 @@ def test_the_cost_is_a_multiple_of_n():
     for n in (24, 48):
         passes.clear()
         assert audit(model, torch.randn(1, n, zoo.D), work=0).ok
-        assert n - 1 <= passes.count(n) <= n + 24
+        assert set(range(1, n)) <= set(passes) and passes.count(n) <= 32
+        assert n**2 / 2 <= sum(passes) <= n**2 / 2 + 32 * n + 1200
+
+
+def late(x, n):
+    """Looks one row ahead in sequences of n rows and more."""
+    return x.cumsum(-2) + (x.shape[-2] >= n) * F.pad(x[..., 1:, :], (0, 0, 0, 1))
+
+
+@pytest.mark.parametrize("function, fault", [(lambda x: late(x, 20), "future"), (lambda x: x / max(x.shape[-2], 20), "length"), (lambda x: x.cumsum(-2), None)])
+def test_a_large_model_is_judged_at_its_whole_length(function, fault):
+    class Large(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.last = nn.Linear(zoo.D, zoo.D), nn.Linear(zoo.D, 5)
+
+        def forward(self, x):
+            return self.last(function(self.inner(x)))
+
+    model = Large()
+    report = audit(model, torch.randn(2, 24, zoo.D), work=0)
+    assert {leak.fault for leak in report.leaks} == {fault} - {None}, report
+    assert "forward" not in vars(model.last) and not report.problems
+
+
+def test_a_large_model_that_refuses_lengths_is_judged_by_replaced_rows():
+    def pairs(x):
+        return linear(x).unflatten(1, (-1, 4)).flatten(1, 2)
+
+    linear = nn.Linear(zoo.D, zoo.D)
+    report = audit(pairs, torch.randn(2, 24, zoo.D), work=0)
+    assert report.ok and "replaced rows at n = 24" in str(report.notes), report
+
+
+def test_what_the_last_layer_hides_is_no_leak():
+    """A large model is first judged by what its last layer is given; that layer may take away what leaked."""
+
+    class Hides(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(zoo.D, zoo.D)
+            nn.init.zeros_(self.last.weight[:, 0])
+
+        def forward(self, x):
+            return self.last(torch.cat([x[..., :1] + x[..., :1].mean(-2, keepdim=True), x[..., 1:].cumsum(-2)], -1))
+
+    report = audit(Hides(), torch.randn(2, 24, zoo.D), work=0)
+    assert report.ok, report

@@ -1,8 +1,12 @@
 """The command line, as a user meets it: each case is a process of its own."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from commands import environment, fresh
@@ -37,8 +41,9 @@ def trained(text):
 
 def test_train_reports_and_writes(trained):
     folder, run = trained
+    assert f"next: python -m tlm_book generate --model {folder} " in run.stdout
     assert "bigram" in run.stdout and "bits per byte" in run.stdout and str(folder) in run.stdout
-    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "log.csv", "log.jsonl", "model.safetensors", "run.json", "state.safetensors", "tokenizer.json"]
     assert [p.name for p in folder.parent.iterdir()] == ["tiny"]
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in log] == [1, 2, 3, 4] and "held_out" in log[-1]
@@ -63,7 +68,7 @@ def test_generate_is_reproducible(trained):
 
 def test_generate_uses_the_shipped_model():
     run = command("generate", "--prompt", "The water", "--tokens", "8", "--temperature", "0")
-    assert run.returncode == 0 and run.stdout.startswith("The water")
+    assert run.returncode == 0 and run.stdout.startswith("The water") and run.stdout.endswith("\n")
 
 
 def test_generate_writes_while_it_thinks():
@@ -104,6 +109,54 @@ def test_an_interrupted_run_is_taken_up(text, tmp_path):
     again = ["train", "--data", text, "--out", tmp_path / "m", *TINY]
     assert refused(command(*again), "m.run", "interrupted", "resume")
     assert command(*again, "--resume").returncode == 0 and [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def ears():
+    """Hear Ctrl-C, whatever the shell that runs the tests has said of it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+def test_ctrl_c_saves_the_step_and_says_how_to_go_on(text, tmp_path):
+    arguments = ["train", "--data", text, "--out", tmp_path / "m", *TINY, "--steps", "100000", "--eval-every", "7"]
+    with subprocess.Popen([sys.executable, "-m", "tlm_book", *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=ears) as run:
+        while not any((tmp_path / "m.run").glob("step-*")) and run.poll() is None:
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=120)[1]
+    step = int(re.search(r"stopped after step (\d+) of 100000, which is saved in '.*m.run'", said)[1])
+    assert run.returncode == 130 and f"train --resume --out {tmp_path / 'm'}" in said
+    assert (tmp_path / "m.run" / f"step-{step:08}").is_dir()
+    again = command("train", "--resume", "--out", tmp_path / "m", "--lr", "0.5")
+    assert refused(again, "--lr: got 0.5, want 0.0015, with which the run in", "was begun")
+
+
+def test_a_finished_run_goes_further_from_its_folder_alone(text, tmp_path):
+    assert command("train", "--data", text, "--out", "m", *TINY, cwd=tmp_path).returncode == 0
+    assert refused(command("train", "--resume", "--out", "m", cwd=tmp_path), "--steps: got none", "greater than 4")
+    run = command("train", "--resume", "--out", "m", "--steps", "6", "--quiet", cwd=tmp_path)
+    assert run.returncode == 0 and "of 6 steps" in run.stdout, run.stderr
+    rows = (tmp_path / "m" / "log.csv").read_text().splitlines()
+    assert len(rows) == 7 and sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+    run = command("train", "--from", "m", "--out", "n", "--steps", "2", "--quiet", "--device", "cpu", cwd=tmp_path)  # on the same text
+    assert run.returncode == 0 and "of 2 steps" in run.stdout, run.stderr
+    assert (tmp_path / "n" / "tokenizer.json").read_bytes() == (tmp_path / "m" / "tokenizer.json").read_bytes()
+
+
+def test_documents_are_explained(trained):
+    assert "(one file, cut into documents at <|endoftext|> or form feeds" in trained[1].stdout
+
+
+def test_a_prompt_that_is_cut_is_said(trained):
+    run = command("generate", "--model", trained[0], "--prompt", "x" * 40, "--tokens", "3", "--device", "cpu")
+    assert run.returncode == 0 and run.stderr.startswith("tlm_book: the model reads 16 tokens: the first 25 of the prompt are dropped"), run.stderr
+    assert command("generate", "--model", trained[0], "--prompt", "x" * 15, "--tokens", "3", "--device", "cpu").stderr == ""
+
+
+def test_export_without_counterpart_names_field_and_preset(trained, tmp_path):
+    run = command("export", "--model", trained[0], "--out", tmp_path / "theirs")
+    assert refused(run, "--model: got one with activation = 'relu', want 'gelu_tanh'", "train --preset gpt2") and not (tmp_path / "theirs").exists()
 
 
 def test_missing_file(tmp_path):
@@ -217,7 +270,9 @@ def test_audit_refuses(models, arguments, words):
 
 def test_help_names_the_commands():
     run = fresh("--help")
-    assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "audit"))
+    assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "export", "audit", "prove", "examples:"))
+    bare = command()
+    assert bare.returncode == 2 and bare.stderr == run.stdout
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book
 
 
@@ -230,6 +285,12 @@ EARLY = {
     "--model: got nothing at 'none'": ["generate", "--model", "none"],
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
     "--preset: got 'gpt9', want one of": ["prove", "--preset", "gpt9"],
+    "--dta: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta", "x", "--out", "new"],
+    "--data: got none, and no run in 'new.run' to go on with": ["train", "--out", "new", "--resume"],
+    "--data: got none, want text files": ["train", "--out", "new"],
+    "--from: got nothing at 'none', want a folder with a model": ["train", "--from", "none", "--out", "new"],
+    "--heads: got it with --from": ["train", "--from", "here", "--out", "new", "--heads", "2"],
+    "--preset: got it with --book": ["train", "--book", "--preset", "gpt2", "--out", "new"],
     "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],
 }
 

@@ -25,6 +25,7 @@ from tlm_book.spec import loss as s_loss
 from tlm_book.spec import multi_head as s_multi_head
 from tlm_book.spec import named_tensors as s_named_tensors
 from tlm_book.spec import normalization as s_normalization
+from tlm_book.spec import optimization as s_optimization
 from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
@@ -308,10 +309,21 @@ def of_named_tensors():
     yield "block", s_named_tensors.to_array(s_named_tensors.block(T, block), "seq", "chans"), want
 
 
-def of_training():
+def of_optimization():
     w, g = np.array([1.0, 2.0]), np.array([0.5, 0.0])
-    step = s_training.adamw(w, g, 0 * w, 0 * w, 1, 0.1, (0.9, 0.99), 0.2)[0]
-    yield "adamw", step, np.array([(1 - 0.02) * 1.0 - 0.1 * 0.5 / (0.5 + 0.00000001), (1 - 0.02) * 2.0])
+    moved = 0.1 * 0.5 / (0.5 + 0.00000001)
+    yield "adam", s_optimization.adam(w, g, 0 * w, 0 * w, 1, 0.1, (0.9, 0.99))[0], np.array([1.0 - moved, 2.0])
+    yield "amsgrad", s_optimization.amsgrad(w, g, 0 * w, 0 * w, 0 * w, 1, 0.1, (0.9, 0.99))[0], np.array([1.0 - moved, 2.0])
+    step = s_optimization.adamw(w, g, 0 * w, 0 * w, 1, 0.1, (0.9, 0.99), 0.2)[0]
+    yield "adamw", step, np.array([(1 - 0.02) * 1.0 - moved, (1 - 0.02) * 2.0])
+    yield "scheduled_rate", s_optimization.scheduled_rate(90, 101, 1, 1.0, 0.0, "stable"), 0.5
+    sigma = np.array([0.8, 0.6])
+    for _ in range(5):
+        sigma = 3.4445 * sigma - 4.7750 * sigma**3 + 2.0315 * sigma**5
+    yield "newton_schulz", s_optimization.newton_schulz(np.diag([4.0, 3.0])), np.diag(sigma)
+
+
+def of_training():
     text = np.array([0, 1, 0, 1, 2])
     yield "kneser_ney", s_training.kneser_ney(text, 3, (0,)), s_training.kneser_ney(text, 3, (0,), order=2)
 

@@ -331,12 +331,13 @@ def confront(seeds) -> tuple[Counter, Counter, list[str]]:
     return derived, leaky, wrong
 
 
-def test_random_models_keep_what_is_derived_of_them():
-    derived, leaky, wrong = confront(range(300))
+@pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.long)])
+def test_random_models_keep_what_is_derived_of_them(count):
+    derived, leaky, wrong = confront(range(count))
     print(dict(derived), dict(leaky))
     assert not wrong, "\n\n".join(wrong[:3])
-    assert all(derived[kind] >= 15 for kind in MEANS), derived
-    assert leaky[Kind.UNPROVED] >= 60 and leaky[Kind.EQUIVARIANT] >= 30, leaky
+    assert all(derived[kind] >= count // 20 for kind in MEANS), derived
+    assert leaky[Kind.UNPROVED] >= count // 5 and leaky[Kind.EQUIVARIANT] >= count // 10, leaky
 
 
 BREAKS = {

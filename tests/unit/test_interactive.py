@@ -14,12 +14,14 @@ from merging import merged
 
 from tlm_book.viewer import (
     clock_hands,
+    descent,
     epsilon_spread,
     merge_stepper,
     sampling,
     softmax_temperature,
 )
 from tlm_book.viewer.base import number
+from tlm_book.viewer.descent.view import RULES, SHAPES, SURFACES, path
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "\u202eabc", "\u200d", " a\n\t", "&amp;", "$x$",
            "\ud800", "x" * 5000, "👩\u200d👧", "'", "אבג", "${alert(2)}", "`"]  # fmt: skip
@@ -32,6 +34,7 @@ PICTURES = {
     "temperature": lambda: softmax_temperature([2, 1, 0.5, -1], labels=["mat", "rug", "dog", "the"]),
     "widths": lambda: softmax_temperature(SCORES, width=64),
     "epsilon": lambda: epsilon_spread(1e-6, sigma=1e-4),
+    "descent": lambda: descent("bent valley", "momentum", rate=0.02),
     "sampling": lambda: sampling(np.arange(40) / 7, [f"t{j}" for j in range(40)], top_k=20, title="Next"),
 }
 every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
@@ -84,7 +87,7 @@ def test_still_picture_stands_before_the_script(picture):
 def test_same_bytes_in_fresh_processes():
     script = (
         "import sys\nfrom tlm_book.viewer import *\n"
-        "for v in (merge_stepper([['a', 'b'], ['ab']]), clock_hands(), softmax_temperature([1., 2.]), epsilon_spread(), sampling([1., 2.], 'ab'.split('x') * 2)):\n"
+        "for v in (merge_stepper([['a', 'b'], ['ab']]), clock_hands(), softmax_temperature([1., 2.]), epsilon_spread(), descent(), sampling([1., 2.], 'ab'.split('x') * 2)):\n"
         "    print(v.to_html(), v)\n"
         "assert 'torch' not in sys.modules, 'the pictures must not load torch'"
     )
@@ -96,7 +99,7 @@ def test_hostile_strings_stay_text():
     merges = [HOSTILE, [HOSTILE[0] + HOSTILE[1], *HOSTILE[2:]]]
     for view in (
         merge_stepper(merges, title=HOSTILE[0]), softmax_temperature(range(len(HOSTILE)), labels=HOSTILE, title=HOSTILE[1]),
-        sampling(range(len(HOSTILE)), HOSTILE, title=HOSTILE[0]), clock_hands(title=HOSTILE[0]), epsilon_spread(title=HOSTILE[8] + HOSTILE[3]),
+        sampling(range(len(HOSTILE)), HOSTILE, title=HOSTILE[0]), clock_hands(title=HOSTILE[0]), epsilon_spread(title=HOSTILE[8] + HOSTILE[3]), descent(title=HOSTILE[0]),
     ):  # fmt: skip
         html = view.to_html()
         assert html.count("<script") == html.count("</script") == 1
@@ -174,6 +177,29 @@ def test_still_spread():
     assert f"{1e-2 / (1e-2 + 1e-4):.6f}" in still and f"{1e-2 / np.sqrt(2e-4):.6f}" in still and "0.500000" in still
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+def test_slopes_and_level_curves_belong_to_the_surface(surface):
+    f, slope, level = SHAPES[surface]
+    for c, angle in ((0.5, 0.3), (3.0, 2.0), (20.0, 5.5)):
+        x, y = level(c, angle)
+        assert abs(f(x, y) - c) < 1e-9
+        by_difference = (f(x + 1e-6, y) - f(x - 1e-6, y)) / 2e-6, (f(x, y + 1e-6) - f(x, y - 1e-6)) / 2e-6
+        assert np.allclose(slope(x, y), by_difference, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_paths_are_those_of_torch(rule):
+    w = torch.nn.Parameter(torch.tensor([-2.5, 1.0], dtype=torch.float64))
+    make = {"gradient descent": lambda: torch.optim.SGD([w], 0.02), "momentum": lambda: torch.optim.SGD([w], 0.02, 0.8),
+            "Adam": lambda: torch.optim.Adam([w], 0.02, (0.8, 0.99))}  # fmt: skip
+    optimizer = make[rule]()
+    for point in path("bent valley", rule, 0.02, 0.8, 50, (-2.5, 1.0)):
+        assert np.allclose(w.detach(), point, atol=1e-9)
+        optimizer.zero_grad()
+        SHAPES["bent valley"][0](*w).backward()
+        optimizer.step()
+
+
 @pytest.mark.parametrize("z", [[0.5, -2, 3, -1], np.array([0.5, -2, 3, -1], np.float32), torch.tensor([0.5, -2, 3, -1], dtype=torch.bfloat16)])
 def test_tokens_to_draw_from_stand_in_the_order_of_their_scores(z):
     view = sampling(z, list("abcd"))
@@ -225,6 +251,11 @@ def test_numbers_for_reading(x, shown):
     (lambda: sampling([1.0, 2.0], ["a", "b"]), "top_p", 0.5, 1.5, ValueError),
     (lambda: sampling([1.0, 2.0], ["a", "b"]), "draws", 100000, 100001, ValueError),
     (lambda: epsilon_spread(), "sigma", 0.5, 0.0, ValueError),
+    (lambda: descent(), "rate", 0.5, 2.0, ValueError),
+    (lambda: descent(), "beta", 0.5, 1.0, ValueError),
+    (lambda: descent(), "steps", 200, 201, ValueError),
+    (lambda: descent(), "x", -3.0, -3.5, ValueError),
+    (lambda: descent(), "y", 2.0, 2.5, ValueError),
 ])  # fmt: skip
 def test_choices_may_be_set_and_watched_and_the_page_follows(picture, name, good, bad, error):
     view, seen = picture(), []
@@ -296,6 +327,13 @@ BAD = [
     (ValueError, "shown: got 0, want a whole number from 1 to 64", lambda: sampling([1.0], ["a"], shown=0)),
     (TypeError, "epsilon: got True, want a number", lambda: epsilon_spread(True)),
     (ValueError, "sigma: got inf, want", lambda: epsilon_spread(sigma=float("inf"))),
+    (ValueError, "surface: got 'hill', want one of 'valley'", lambda: descent("hill")),
+    (ValueError, "rule: got 'adam', want one of 'gradient descent'", lambda: descent(rule="adam")),
+    (ValueError, "rate: got 0, want a number from 0.001 to 1.0", lambda: descent(rate=0)),
+    (ValueError, "beta: got 1, want", lambda: descent(beta=1)),
+    (TypeError, "steps: got 2.5, want a whole number", lambda: descent(steps=2.5)),
+    (ValueError, "start: got 5, want a number from -3.0 to 3.0", lambda: descent(start=(5, 0))),
+    (TypeError, "start: got 1, want a pair of numbers", lambda: descent(start=1)),
 ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from commands import run as command
 from safetensors.torch import load_file, save_file
 from test_pretrained import Hub, bits, cut, edited, label, near, with_weights
 from torch.overrides import TorchFunctionMode
@@ -21,7 +22,8 @@ from tlm_book.inference import complete, generate
 from tlm_book.pretrained import load_llama, load_model, save_llama
 from tlm_book.pretrained.llama import llama_pairs
 from tlm_book.pretrained.names import turned
-from tlm_book.tokenization import GPT2_PATTERN, HubTokenizer, Tokenizer
+from tlm_book.tokenization import GPT2_PATTERN, HubTokenizer, Tokenizer, documents
+from tlm_book.training import Size, load, model_for
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 transformers.logging.set_verbosity_error()
@@ -456,6 +458,56 @@ def test_the_command_line_reads_a_llama(tmp_path, capsys):
     save_llama(model, tmp_path / "m", tokenizer)
     assert main(["generate", "--model", str(tmp_path / "m"), "--prompt", "hi", "--tokens", "5", "--seed", "3", "--device", "cpu"]) == 0
     assert capsys.readouterr().out.strip("\n") == complete(model, tokenizer, "hi", 5, seed=3).strip("\n")
+
+
+@pytest.mark.parametrize("preset", ["gpt2", "llama"])
+def test_from_train_to_transformers(preset, tmp_path):
+    """As a user goes: `train --preset`, `export`, and the same scores and the same text there."""
+    (tmp_path / "text.txt").write_text("\f".join(documents()[:4]), encoding="utf-8")
+    sizes = ["--steps", "2", "--vocab-size", "270", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "32", "--batch-size", "2", "--device", "cpu"]
+    for arguments in (["train", "--data", "text.txt", "--out", "m", "--preset", preset, *sizes], ["export", "--model", "m", "--to", "hf", "--out", "theirs"]):
+        done = command(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert preset in done.stdout and "AutoModelForCausalLM" in done.stdout
+    reader, other = (getattr(transformers, name).from_pretrained(tmp_path / "theirs") for name in ("AutoTokenizer", "AutoModelForCausalLM"))
+    model, tokenizer = load(tmp_path / "m")
+    prompt = "It's 1234 o'clock"
+    tokens = reader(prompt, return_tensors="pt")["input_ids"]
+    assert tokens[0].tolist() == tokenizer.encode(prompt)
+    assert torch.allclose(model(tokens), other(tokens).logits, atol=1e-5)
+    asked = torch.cat((torch.tensor([[tokenizer.start]]), tokens), -1)
+    written = other.eval().generate(asked, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.stop)
+    assert reader.decode(written[0, 1:], skip_special_tokens=True) == complete(model, tokenizer, prompt, 8, temperature=0)
+    tuned = command("train", "--from", "theirs", "--data", "text.txt", "--out", "tuned", "--steps", "1", "--batch-size", "2", "--device", "cpu", "--quiet", cwd=tmp_path)
+    assert tuned.returncode == 0 and "of 1 steps" in tuned.stdout, tuned.stderr
+    load(tmp_path / "tuned")[1].check_same(tokenizer)
+    again = command("generate", "--model", "theirs", "--prompt", prompt, "--tokens", "8", "--temperature", "0", "--device", "cpu", cwd=tmp_path)
+    assert again.stdout == command("generate", "--model", "m", "--prompt", prompt, "--tokens", "8", "--temperature", "0", "--device", "cpu", cwd=tmp_path).stdout
+
+
+def test_a_model_goes_into_a_folder_of_its_kind(tmp_path):
+    tokenizer = Tokenizer([])
+    for kind in ("llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma"):
+        config = model_for(Size(257, 16, layers=1, heads=4, context=16, batch_size=1, steps=1, token_noise=0), 257, kind)
+        model = TransformerLM(config).eval()
+        assert pretrained.save_model(model, tmp_path / kind, tokenizer) == kind and config.dropout == model.config.dropout == 0.2
+        again, read = load_model(tmp_path / kind)
+        read.check_same(tokenizer)
+        assert again.config.replace(dropout=0.2).head_width == config.head_width and torch.equal(again(torch.arange(9)), model(torch.arange(9)))
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (Config(257, **SIZES), r"model.config.\w+: got .* preset 'gpt2' \(train --preset gpt2\)"),
+        (Config.llama(257, **SIZES, out_bias=True), "model.config.out_bias: got True, want False, .* preset 'llama'"),
+        (Config.gpt2(257, **SIZES, embed_scale=True), "model.config.embed_scale: got True, want False, .* preset 'gpt2'"),
+    ],
+)
+def test_a_model_without_counterpart_is_refused(config, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        pretrained.save_model(TransformerLM(config), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 def test_published_sizes():

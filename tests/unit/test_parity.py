@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -52,7 +53,11 @@ FAMILY: dict[str, dict[str, object]] = {  # since 2020, and what else has to be 
 }
 PRESETS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", *FAMILY)
 SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 9}
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")
+
+
+def needs_gpu(test: Callable[..., None]) -> Callable[..., None]:
+    """`make gpu` runs what is marked so; elsewhere it is skipped."""
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")(test))
 
 
 def preset(name: str, **changes: object) -> Config:

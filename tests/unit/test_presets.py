@@ -4,7 +4,10 @@ A field's second entry says where the source has it, or why it was chosen where 
 """
 
 import dataclasses
+import inspect
+import json
 import math
+import re
 
 import pytest
 import torch
@@ -292,3 +295,50 @@ def test_the_heads_of_the_plain_model_are_eight_of_width_64():
     with_one, with_sixteen = (TransformerLM(Config(11, n_layers=1, n_heads=h, d_model=64, d_ff=4)).blocks[0].attention for h in (1, 16))
     assert (attention.n_heads, attention.d_head) == (8, 64)
     assert (with_one.d_head, with_sixteen.d_head) == (64, 4)
+
+
+# What help(Config) says
+
+
+OWNERS = {"Wojcik": "wojcik", "Lelarge": "lelarge", "Becker-Kahn": "becker_kahn", "Agarwal": "agarwal", "Lei Mao": "lei_mao", "GPT-2": "gpt2", "Vaswani": "vaswani"}
+LATER = {"Llama": "llama", "Qwen 2": "qwen2", "Qwen 3": "qwen3", "Mistral": "mistral", "Mixtral": "mixtral", "Gemma": "gemma"}
+BY_VALUE = "activation gated ff_bias norm norm_kind final_norm eps_mode pe pe_start embed_scale tied unembed_bias qkv_bias out_bias qk_norm"
+
+
+def documented(kind):
+    """{fields: what the docstring's table says of them}."""
+    said, field = {}, None
+    for line in inspect.cleandoc(kind.__doc__).splitlines():
+        if found := re.match(r"([a-z][\w, ]*?)  +(\S.*)", line):
+            field = found[1]
+            said[field] = found[2]
+        elif field and line.startswith("  "):
+            said[field] += " " + line.strip()
+        else:
+            field = None
+    return said
+
+
+def test_every_field_is_documented_with_the_models_that_have_it():
+    said, presets = documented(Config), OWNERS | LATER
+    assert set(said) == {field.name for field in dataclasses.fields(Config)}
+    for field in BY_VALUE.split():
+        found = {json.loads(value if value[0] == '"' else value.lower()): names for value, names in re.findall(r'("\w+"|True|False|[01]) \(([^()]*)\)', said[field])}
+        named = {value: {who for name in names.replace("since 2020", ", ".join(LATER)).split(", ") for who in [presets.get(name)] if who} for value, names in found.items()}
+        rest = set(presets.values()) - set().union(*named.values())
+        for value, names in found.items():
+            for preset in named[value] | (rest if names == "the others" else set()):
+                assert getattr(getattr(Config, preset)(1000), field) == value, (field, value, preset)
+        assert "the others" in found.values() or not rest, field
+
+
+def test_every_field_of_the_encoder_decoder_is_documented():
+    text = EncoderDecoderConfig.__doc__
+    own = set(vars(EncoderDecoderConfig)["__annotations__"]) | {"vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "max_len", "activation", "tied"}
+    assert all(re.search(rf"\b{name}\b", text) for name in own)
+
+
+def test_a_misspelled_field_is_named_with_the_nearest():
+    for make in (lambda: Config(5, n_head=4), lambda: Config.gpt2(n_head=4), lambda: Config(5).replace(n_head=4), lambda: EncoderDecoderConfig(5, n_head=4)):
+        with pytest.raises(TypeError, match=r"^n_head: got an unknown argument, want one of .*; did you mean n_heads\?$"):
+            make()

@@ -1,8 +1,11 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
+import functools
+import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +13,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from tlm_book.pretrained import load_model, save_model
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.training import (
     Diverged,
     TrainConfig,
     checkpoints,
+    encode_corpus,
+    evaluate,
+    is_held_out,
+    load,
     read_notes,
     run_folder,
     train,
     train_files,
     write_tokens,
 )
-from tlm_book.transformer_lm import Config
+from tlm_book.transformer_lm import Config, TransformerLM
 
 HERE = Path(__file__).parents[1] / "support"
 TINY = {"steps": 8, "vocab_size": 280, "d_model": 16, "layers": 1, "heads": 2, "context": 16, "batch_size": 4, "eval_every": 2}
@@ -39,18 +47,34 @@ def alone(*command: str, timeout: float) -> str:
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-@needs_fork
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
-def test_killed_at_random_moments(kills):
-    print(alone(HERE / "killed.py", "random", str(kills), timeout=600))
+@functools.cache
+def a_few_kills() -> list[str]:
+    """Two kills at random moments, and one before a file is touched, from one interpreter: what it says of each."""
+    return alone(HERE / "killed.py", "random", "2", "events", "1", timeout=600).splitlines()
 
 
 @needs_fork
-@pytest.mark.parametrize("moments", [1, pytest.param(12, marks=pytest.mark.long)])
-def test_killed_before_a_file_is_touched(moments, request):
+def test_killed_at_random_moments():
+    assert a_few_kills()[0].startswith("2 kills")
+
+
+@needs_fork
+@pytest.mark.long
+def test_killed_at_many_random_moments():
+    print(alone(HERE / "killed.py", "random", "50", timeout=600))
+
+
+@needs_fork
+def test_killed_before_a_file_is_touched():
+    assert a_few_kills()[1].startswith("killed before 1 of")
+
+
+@needs_fork
+@pytest.mark.long
+def test_killed_before_many_files_are_touched(request):
     """At some of the moments; with --thorough at all of them."""
-    thorough = request.config.getoption("--thorough") and moments > 3
-    print(alone(HERE / "killed.py", "events", "0" if thorough else str(moments), timeout=3600 if thorough else 600))
+    thorough = request.config.getoption("--thorough")
+    print(alone(HERE / "killed.py", "events", "0" if thorough else "12", timeout=3600 if thorough else 600))
 
 
 @pytest.fixture
@@ -101,7 +125,7 @@ def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
     said = alone("-c", FULL.replace("{choices}", repr(TINY)), text, text.parent / "model", timeout=300)
     assert said.startswith("refused:") and "state.safetensors" in said
     after = contents(folder)
-    assert {k: v for k, v in before.items() if k != "log.jsonl"} == {k: v for k, v in after.items() if k != "log.jsonl"}
+    assert {k: v for k, v in before.items() if not k.startswith("log.")} == {k: v for k, v in after.items() if not k.startswith("log.")}
     assert not list(folder.glob(".*.part")) and not (text.parent / "model").exists()
     train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)  # room again
     train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
@@ -111,10 +135,133 @@ def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
 def test_a_changed_setting_is_named(text):
     folder = begun(text)
     before = contents(folder)
-    for change, words in (({"lr": 1e-5}, "training.lr: got 1e-05"), ({"d_model": 32}, "model.d_model: got 32"), ({"steps": 20}, "training.steps: got 20")):
+    for change, words in (({"lr": 1e-5}, "^lr: got 1e-05, want 0.0015, with which the run"), ({"d_model": 32}, "^d_model: got 32, want 16"), ({"steps": 20}, "^steps: got 20, want 8")):
         with pytest.raises(ValueError, match=words):
             train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY | change)
     assert contents(folder) == before
+
+
+def resumed(text, name="model", **choices):
+    return train_files(None, text.parent / name, device="cpu", progress=False, resume=True, **choices)
+
+
+def test_a_run_is_taken_up_with_nothing_but_its_folder(text):
+    begun(text, preset="llama")
+    away = text.rename(text.with_name("away"))  # the tokens are enough
+    resumed(text)
+    away.rename(text)
+    train_files(text, text.parent / "whole", device="cpu", progress=False, preset="llama", **TINY)
+    assert contents(text.parent / "model") == contents(text.parent / "whole")
+    with pytest.raises(ValueError, match="path: got none, and no run in .*other.run"):
+        resumed(text, "other")
+
+
+def interrupting(step):
+    """A user who presses Ctrl-C while the step after that measurement is computed."""
+    return lambda now, *_: os.kill(os.getpid(), signal.SIGINT) if now == step else None
+
+
+@pytest.fixture
+def ears():
+    """Hears Ctrl-C, whatever the shell that runs the tests has said of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ears")
+@pytest.mark.parametrize("every", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_ctrl_c_saves_where_it_stands(text, every, capfd):
+    """Between two measurements, or at one; what comes out in the end is as if nobody had touched a key."""
+    choices = TINY | {"eval_every": every}
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 3 of 8, which is saved in '.*model.run'"):
+        train_files(text, text.parent / "model", device="cpu", progress=False, watch=interrupting(3) if every == 3 else pressed_at(3), **choices)
+    assert [path.name for path in checkpoints(run_folder(text.parent / "model"))][-1] == "step-00000003"
+    assert "stopping after this step" in capfd.readouterr().err
+    resumed(text)
+    train_files(text, text.parent / "whole", device="cpu", progress=False, **choices)
+    assert contents(text.parent / "model") == contents(text.parent / "whole")
+
+
+class pressed_at:
+    """Ctrl-C while that step is computed, counted from the measurement before."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, now, *_):
+        if now == self.step - 1:
+            model_step = torch.optim.AdamW.step
+
+            def step(optimizer, *arguments, **options):
+                torch.optim.AdamW.step = model_step
+                os.kill(os.getpid(), signal.SIGINT)
+                return model_step(optimizer, *arguments, **options)
+
+            torch.optim.AdamW.step = step
+
+
+def test_a_finished_run_is_taken_further(text):
+    train_files(text, text.parent / "model", device="cpu", progress=False, **TINY | {"lr": 0.5, "min_lr": 1.0, "warmup": 0})
+    first = [json.loads(line) for line in (text.parent / "model" / "log.jsonl").read_text().splitlines()]
+    for steps in (None, 8):
+        with pytest.raises(ValueError, match=f"steps: got {str(steps).lower()}, want .* greater than 8"):
+            resumed(text, **{} if steps is None else {"steps": steps})
+    with pytest.raises(Stop):
+        train_files(None, text.parent / "model", device="cpu", progress=False, resume=True, steps=12, watch=stop_at(10))
+    assert (text.parent / "model" / "model.safetensors").is_file()  # until the new one is there
+    report = resumed(text)
+    log = [json.loads(line) for line in (text.parent / "model" / "log.jsonl").read_text().splitlines()]
+    assert log[:8] == first and len(log) == 12 == report.steps and not run_folder(text.parent / "model").exists()
+    measured = {entry["step"]: entry["held_out"] for entry in log if "held_out" in entry}
+    assert report.best_step == min(measured, key=measured.get)
+    words, model = Tokenizer.load(text.parent / "model" / "tokenizer.json"), load(text.parent / "model")[0]
+    held_out = [t[:1500].strip() for i, t in enumerate(documents()[:8]) if is_held_out(i, 0.1, 0)]
+    assert evaluate(model, encode_corpus(words, held_out), 16, words.start, context=8) == pytest.approx(min(measured.values()), abs=1e-5)
+    assert resumed(text, steps=13).steps == 13
+
+
+def test_a_run_goes_on_from_a_model(text, tmp_path):
+    train_files(text, tmp_path / "model", device="cpu", progress=False, preset="gpt2", **TINY)
+    before = load(tmp_path / "model")
+    for source, words in ((tmp_path / "model", before[1]), (tmp_path / "theirs", None)):
+        if words is None:
+            save_model(TransformerLM(Config.llama(len(before[1]), d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=16)), source, before[1])
+        begin = source if words else load_model(source)
+        report = train_files(None if words else text, tmp_path / f"{source.name}-more", begin=begin, device="cpu", progress=False, steps=2, context=12, batch_size=2)
+        model, kept = load(tmp_path / f"{source.name}-more")
+        kept.check_same(before[1])
+        assert model.config.max_len == 12 and report.n_files == 1 and (kept.start, kept.stop) == (before[1].start, before[1].stop)
+    with pytest.raises(ValueError, match="context: got 17, want at most 16"):
+        train_files(text, tmp_path / "new", begin=begin, context=17)
+    with pytest.raises(ValueError, match="path: got none, want a text file: nothing is known"):
+        train_files(None, tmp_path / "new", begin=begin)
+    with pytest.raises(ValueError, match="d_model: got 32, want none"):
+        train_files(text, tmp_path / "new", begin=begin, d_model=32)
+
+
+def test_a_run_that_goes_on_from_a_model_begins_with_its_weights(text, tmp_path):
+    """At a learning rate of next to nothing it is the same model; taken up after an interruption, too."""
+    train_files(text, tmp_path / "first", device="cpu", progress=False, **TINY)
+    with pytest.raises(Stop):
+        train_files(None, tmp_path / "model", begin=tmp_path / "first", device="cpu", progress=False, watch=stop_at(2), lr=1e-12, steps=4, eval_every=2)
+    resumed(text)
+    old, new = (load(tmp_path / name)[0].state_dict() for name in ("first", "model"))
+    assert all(torch.allclose(w, new[name], atol=1e-8) for name, w in old.items())
+
+
+def test_the_log_is_a_table_and_a_board(text, tmp_path):
+    if importlib.util.find_spec("tensorboard") is None:
+        with pytest.raises(ImportError, match="want it installed"):
+            train_files(text, tmp_path / "model", tensorboard=True, **TINY)
+    board = importlib.util.find_spec("tensorboard") is not None
+    train_files(text, tmp_path / "model", device="cpu", progress=False, tensorboard=board, **TINY)
+    head, *rows = (tmp_path / "model" / "log.csv").read_text().splitlines()
+    entries = [json.loads(line) for line in (tmp_path / "model" / "log.jsonl").read_text().splitlines()]
+    assert head == "step,lr,loss,held_out" and len(rows) == 8
+    for row, entry in zip(rows, entries):
+        assert [float(x) for x in row.split(",") if x] == list(entry.values())
+    assert board == any((tmp_path / "model").glob("tensorboard/events*"))
 
 
 def test_a_checkpoint_older_than_a_setting_goes_on_with_its_default(text):
@@ -287,7 +434,7 @@ def test_a_checkpoint_that_cannot_be_renamed_leaves_the_others(text, monkeypatch
         train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, keep=1, **TINY)
     monkeypatch.undo()
     after = contents(folder)
-    assert {k: v for k, v in before.items() if k != "log.jsonl"} == {k: v for k, v in after.items() if k != "log.jsonl"}
+    assert {k: v for k, v in before.items() if not k.startswith("log.")} == {k: v for k, v in after.items() if not k.startswith("log.")}
     train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, keep=1, **TINY)
     assert not folder.exists()
 

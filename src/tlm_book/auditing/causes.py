@@ -13,8 +13,13 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.blame import Call
+from tlm_book.auditing.softmaxes import (
+    OPEN,
+    causes_by_softmax,
+    what_softmaxes_see,
+)
 from tlm_book.auditing.state import seed_everything
-from tlm_book.auditing.tensors import largest, map_tensors, tensors_in
+from tlm_book.auditing.tensors import attempt, largest, map_tensors, tensors_in
 from tlm_book.auditing.trial import Trial
 
 
@@ -27,6 +32,8 @@ class Behaviour:
     rescales: bool  # the earlier rows are only scaled and shifted, channel by channel
     symmetric: bool  # the order of later rows does not matter
     permutes: bool  # the output rows are the input rows in another order
+    averages: bool  # the earlier rows see nothing of two later ones but their sum
+    softmax: str  # what a softmax inside is given
 
 
 def replay(trial: Trial, call: Call, change: Callable[[Tensor, int], Tensor]) -> Shaped[Tensor, "n e"]:
@@ -78,7 +85,26 @@ def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
     return Behaviour(
         np.where(effects > floor, effects, 0.0),
         *compare_outputs(y, other, turned, given, floor),
+        sees_only_sums(run, y, cut, floor),
+        attempt(what_softmaxes_see, lambda: run(lambda t, axis: t.clone()), n) or "",
     )
+
+
+def sees_only_sums(run: Callable[..., Tensor], y: Float[Tensor, "n e"], cut: int, floor: float) -> bool:
+    """Is it the same to the rows before the cut whether a number is added to the last row or to that before it?"""
+
+    def add(t: Tensor, axis: int, row: int) -> Tensor:
+        if not t.is_floating_point():
+            return t.clone()
+        draw = torch.Generator().manual_seed(7)
+        shape = [1 if a == axis else size for a, size in enumerate(t.shape)]
+        more = torch.randn(shape, generator=draw).to(t) * (t.std() + 1e-3)
+        return t.index_add(axis, torch.tensor([row], device=t.device), more)
+
+    if len(y) - cut < 2:
+        return False
+    last, other = (run(partial(add, row=len(y) - k))[:cut] - y[:cut] for k in (1, 2))
+    return largest(last) > floor and largest(last - other) <= max(1e-6 * largest(last), floor)
 
 
 def compare_outputs(
@@ -144,15 +170,16 @@ def cause_of(call: Call, local: Behaviour | None, fault: str, derivable: bool) -
         return "the number of rows enters the computation"
     if fault == "padding":
         return "the padding is not masked, or not everywhere"
+    if fault == "batch" and not isinstance(call.module, nn.modules.batchnorm._BatchNorm):
+        return "the sequences of a batch are mixed: perhaps its axis is taken for that of the rows"
     if cause := cause_by_class(call.module):
         return cause
-    if fault == "batch":
-        return "the sequences of a batch are mixed: perhaps its axis is taken for that of the rows"
+    if local is not None and (cause := causes_by_softmax(local.softmax)):
+        return cause
     if local is None or not (later := np.argwhere(np.triu(local.effects, 1))).size:
-        return "not known: by itself, on other rows, the module shows no leak"
-    attends, earlier = is_attention(call.module), np.tril(local.effects, -1)
-    if attends and local.effects[*later.T].max() < 1e-3 * earlier.max():
-        return "mask too weak: a finite number in the place of −∞"
+        padded = isinstance(call.module, nn.modules.conv._ConvNd)
+        return "convolution padding: the window reaches later rows" if padded else "not known: by itself, on other rows, the module shows no leak"
+    attends = local.softmax == OPEN or not local.softmax and is_attention(call.module)
     near = cause_near(call, local, later, attends)
     return near or cause_by_shape(local, later) or cause_far(local, later, attends, derivable)
 
@@ -199,6 +226,8 @@ def cause_far(local: Behaviour, later: Int[np.ndarray, "m 2"], attends: bool, de
         return f"not known: it was seen at n = {n} only"
     if n < 4:
         return "mask missing at this length"
+    if local.averages and local.softmax != OPEN and local.effects.all():
+        return "pooling: it averages over the sequence, and earlier rows see the sum of the later ones"
     if local.alike:
         return "pooling over the sequence: the same is added to every row"
     if local.rescales:
@@ -208,6 +237,8 @@ def cause_far(local: Behaviour, later: Int[np.ndarray, "m 2"], attends: bool, de
     pairs = n * (n - 1) // 2
     some = "" if len(later) == pairs else f" for {len(later)} of {pairs} pairs"
     any_order = ", in whatever order" * local.symmetric
+    if attends and not local.softmax and local.effects[*later.T].max() < 1e-3 * np.tril(local.effects, -1).max():
+        return "not known: later rows count for less than a thousandth of earlier ones"
     if attends:
         return f"mask missing{some}: later rows are seen{any_order}"
     order = ", and their order counts: a recurrence from the end, or a full mixing"

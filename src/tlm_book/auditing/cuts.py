@@ -40,43 +40,62 @@ def splice(
 
 
 def changes_of_rows(
-    trial: Trial, x: Shaped[Tensor, "batch n *d"], others: Iterable[Tensor], **extra: Any
+    trial: Trial, x: Shaped[Tensor, "batch n *d"], base: Shaped[Tensor, "batch m e"], others: Iterable[Tensor]
 ) -> Iterator[Float[np.ndarray, " n"]]:
-    """The change of every row when x is replaced by each of the others, as a part of the largest output."""
-    base, waiting, size = trial.rows(x, **extra), iter(others), 0
+    """The change of every row of `base`, the output for x, when x is replaced by each of the others, as a part of the largest
+    output.
+    """
+    waiting, size = iter(others), 0
     scale = largest(base) or 1.0
     while some := list(itertools.islice(waiting, trial.plan.batch)):
         if trial.random and len(some) != size:  # the same draws for the same places
             size = len(some)
-            base = trial.rows(x.repeat_interleave(size, 0), **extra)
-        gaps = row_changes(trial.rows(torch.cat(some), **extra), base) / scale
-        trial.plan.bar(len(some))
+            base = trial.rows(x.repeat_interleave(size, 0))
+        gaps = row_changes(trial.rows(torch.cat(some)), base) / scale
         yield from gaps.cpu().numpy()
 
 
 def try_replaced(trial: Trial, n: int, found: Findings) -> None:
     """Replace the rows after each cut: rows up to it must stay."""
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
-    fresh = [fresh_rows(trial, x, kind, draw) for kind in range(trial.plan.kinds)]
+    fresh = [fresh_rows(trial, x, kind, draw) for kind in range(trial.plan.kinds(n))]
     jobs = [(new, cut) for new in fresh for cut in range(1, n)]
     found.effects = np.zeros((n, n))
     others = (splice(x, *job) for job in jobs)
-    for (new, cut), gap in zip(jobs, changes_of_rows(trial, x, others)):
+    for (new, cut), gap in zip(jobs, changes_of_rows(trial, x, trial.base(n), others)):
         found.effects[:, cut] = np.maximum(found.effects[:, cut], gap)
         i = int(gap[:cut].argmax())
         if gap[i] > trial.tolerance:
             witness = Witness(gap[i], i, cut, x, splice(x, new, cut))
             found.add("future", "replaced rows", n, witness)
+            if trial.plan.sweeps(n):
+                return  # the verdict is certain
+
+
+def try_every_cut(trial: Trial, n: int, found: Findings) -> str | None:
+    """For a large model: each suffix removed once, which decides both halves with half of the rows; each replaced once only where
+    that cannot be compared, or finds something, to tell which half it is.
+    """
+    if not trial.random:
+        removed = Findings(n)
+        try_removed(trial, n, removed)
+        if not (removed.witness or removed.problems):
+            return "removed rows"
+        found.take(removed)
+    try_replaced(trial, n, found)
+    return None
 
 
 def try_removed(trial: Trial, n: int, found: Findings) -> None:
     """Remove the rows from m on: the rows that are left must stay."""
     x = trial.first(n)
-    base = trial.rows(x)
+    base, plan = trial.base(n), trial.plan
     scale = largest(base) or 1.0
-    for m in range(1, n):
+    every = range(1, n)
+    for m in spread_out(every, 16) if plan.again and not plan.sweeps(n) else every:
         try:
-            y = trial.rows(x[:, :m])
+            known = trial.bases.get(m)
+            y = trial.rows(x[:, :m]) if known is None else known
         except Exception as error:
             found.problems.append(f"at n = {m} it raises {describe_error(error)}")
             continue
@@ -84,10 +103,11 @@ def try_removed(trial: Trial, n: int, found: Findings) -> None:
             found.problems.append("at other lengths its rows have another width: removed rows are not compared")
             return
         gap = (row_changes(y, base[:, :m])[0] / scale).cpu().numpy()
-        trial.plan.bar(1)
         i = int(gap.argmax())
         if gap[i] > trial.tolerance:
             found.add("length", "removed rows", m, Witness(gap[i], i, m, x, x[:, :m]))
+            if plan.sweeps(n):
+                return
 
 
 def single_row_effects(trial: Trial, n: int, columns: Sequence[int]) -> Float[np.ndarray, "n m"]:
@@ -95,7 +115,7 @@ def single_row_effects(trial: Trial, n: int, columns: Sequence[int]) -> Float[np
     x, draw = trial.first(n), torch.Generator().manual_seed(n + 1)
     fresh = [fresh_rows(trial, x, kind, draw) for kind in range(3)]
     others = (splice(x, new, j, j + 1) for new in fresh for j in columns)
-    gaps = np.stack(list(changes_of_rows(trial, x, others)))
+    gaps = np.stack(list(changes_of_rows(trial, x, trial.base(n), others)))
     most = gaps.reshape(3, len(columns), -1).max(0).T
     return np.where(most > trial.tolerance, most, 0)
 
@@ -107,5 +127,5 @@ def loudest_source(trial: Trial, found: Witness) -> int:
         return source
     columns = spread_out(range(source, x.shape[1]), 24)
     singles = (splice(x, other, j, j + 1) for j in columns)
-    gaps = [gap[found.row] for gap in changes_of_rows(trial, x, singles)]
+    gaps = [gap[found.row] for gap in changes_of_rows(trial, x, trial.rows(x), singles)]
     return columns[int(np.argmax(gaps))] if max(gaps) > 0.2 * found.size else source

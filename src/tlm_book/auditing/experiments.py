@@ -1,67 +1,119 @@
 """All experiments in one setting: in one mode, one precision, one back end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from tlm_book.auditing.blame import find_culprit
 from tlm_book.auditing.causes import cause_of, examine
-from tlm_book.auditing.cuts import loudest_source, try_removed, try_replaced
+from tlm_book.auditing.cuts import (
+    loudest_source,
+    try_every_cut,
+    try_removed,
+    try_replaced,
+)
 from tlm_book.auditing.derivatives import try_derivatives, try_reach
 from tlm_book.auditing.modules import name_of, takes_argument
 from tlm_book.auditing.noise import measure_noise, takes_mask
 from tlm_book.auditing.report import Leak
 from tlm_book.auditing.surroundings import try_batch, try_cache, try_padding
 from tlm_book.auditing.tensors import attempt, describe_error, tensors_in
-from tlm_book.auditing.trial import Findings, Trial, Witness, find_axes
+from tlm_book.auditing.trial import (
+    CALL,
+    Findings,
+    Trial,
+    Witness,
+    find_axes,
+    skip_last_layer,
+)
 
-FEW = 8  # rows, for what is too dear at the whole length of a large model
 
-
-def explore(trial: Trial, found: Findings) -> None:
-    """All experiments in one setting."""
-    lengths = trial.plan.lengths
+def explore(trial: Trial) -> Findings:
+    """All experiments in one setting. A large model is spared its last layer, where that cannot look ahead; what is found without
+    it is looked for again with it.
+    """
     if trial.row_axis < 0:
         find_axes(trial)
+    layer = skip_last_layer(trial) if trial.plan.heavy else None
+    found = explore_rows(trial)
+    if layer is None or not found.witness:
+        return found
+    del layer.forward
+    trial.bases.clear()
+    return explore_rows(trial)
+
+
+def explore_rows(trial: Trial) -> Findings:
+    """All experiments on the rows that the model returns."""
+    lengths = trial.plan.lengths
+    found = Findings(lengths[-1])
     trial.plan.batch, trial.plan.batch_grad = batch_sizes(trial)
     found.problems += measure_noise(trial, lengths[-1])
     if trial.remembers:
-        return
+        return found
     if trial.plan.options.everywhere:
         try_reach(trial, lengths[-1], found)
         found.tried["single replaced rows"] = lengths[-1:]
-        return
+        return found
     for n in lengths if trial.batch_axis is not None else ():
         run_experiment(trial, n, found, "other sequences in the batch", try_batch)
     for n in lengths:
         explore_length(trial, n, found)
     if trial.plan.options.max_lookback is not None:
         try_reach(trial, lengths[-1], found)
+    return found
+
+
+def experiments_at(trial: Trial, n: int) -> list[tuple[str, Callable[..., Any]]]:
+    """What is tried at one length, in words and as functions."""
+    plan, evaluating = trial.plan, trial.name.startswith("eval")
+    if n == 1 or plan.sweeps(n):
+        return [("replaced rows", try_every_cut)] * (n > 1)
+    jobs: list[tuple[str, Callable[..., Any]]] = [("replaced rows", try_replaced)]
+    deepest = n == max(m for m in plan.lengths if not plan.sweeps(m))
+    if plan.brief:
+        return jobs
+    if evaluating and trial.double:
+        jobs.append(("derivatives", try_derivatives))
+    if deepest and not trial.random:  # this implies it for all smaller n
+        jobs.append(("removed rows", try_removed))
+    if deepest and takes_mask(trial, n) and (evaluating or not plan.heavy):
+        jobs.append(("padding on both sides", try_padding))
+    cache = plan.options.step is not None or takes_argument(trial.model, "past_key_values")
+    if deepest and evaluating and cache:
+        jobs.append(("decoding with a cache", try_cache))
+    return jobs
 
 
 def explore_length(trial: Trial, n: int, found: Findings) -> None:
     """The experiments at one length."""
-    plan, evaluating = trial.plan, trial.name.startswith("eval")
     try:
-        trial.rows(trial.first(n))
+        trial.base(n)
     except Exception as error:
         found.problems.append(f"at n = {n} it raises {describe_error(error)}")
         return
-    if n > 1:
-        run_experiment(trial, n, found, "replaced rows", try_replaced)
-    deep = [m for m in plan.lengths if m <= FEW or not plan.heavy]
-    if n == 1 or n not in deep or plan.brief:
-        return
-    if evaluating and trial.double:
-        run_experiment(trial, n, found, "derivatives", try_derivatives)
-    if n == deep[-1] and not trial.random:  # this implies it for all smaller n
-        run_experiment(trial, n, found, "removed rows", try_removed)
-    if n == deep[-1] and takes_mask(trial, n):
-        run_experiment(trial, n, found, "padding on both sides", try_padding)
-    cache = plan.options.step is not None or takes_argument(trial.model, "past_key_values")
-    if n == deep[-1] and evaluating and cache:
-        run_experiment(trial, n, found, "decoding with a cache", try_cache)
+    for words, experiment in experiments_at(trial, n):
+        run_experiment(trial, n, found, words, experiment)
+
+
+def expected_work(trial: Trial) -> int:
+    """About how much work `explore` is, in rows, a call counting CALL: for the progress bar. Per experiment: calls, rows."""
+    plan, deepest = trial.plan, trial.plan.lengths[-1]
+    work = {
+        "other sequences in the batch": lambda n: (4, 7 * n),
+        "replaced rows": lambda n: (n, n * n / 2) if plan.sweeps(n) else (1 + plan.kinds(n) * n / 64, plan.kinds(n) * n * n),
+        "derivatives": lambda n: (1 + n / 64, 3 * n * n),
+        "removed rows": lambda n: (16, 8 * n) if plan.again and n > 16 else (n, n * n / 2),
+        "padding on both sides": lambda n: (10, 38 * n),
+        "decoding with a cache": lambda n: (8, 4 * n) if plan.again else (n + 8, 5 * n),
+    }
+    calls, rows = 12, 12 * deepest  # noise
+    for n in plan.lengths:
+        for words in ["other sequences in the batch", *(words for words, _ in experiments_at(trial, n))]:
+            more = work[words](n)
+            calls, rows = calls + more[0], rows + more[1]
+    return round(calls * CALL + rows)
 
 
 def run_experiment(trial: Trial, n: int, found: Findings, words: str, experiment: Callable[..., Any]) -> None:
@@ -109,6 +161,8 @@ def without_shadows(found: Findings) -> dict[str, list[str]]:
 def conclude(trial: Trial, found: Findings, earlier: Sequence[Leak]) -> list[Leak]:
     """From the witnesses of one setting to its leaks, each with a culprit where one can be named."""
     known = {(leak.fault, leak.module): leak.cause for leak in earlier}
+    mode = trial.name.split(",")[0]
+    finer = {(leak.fault, leak.module) for leak in earlier if leak.setting.startswith(mode) and not trial.double}
     both_tried = {"derivatives", "replaced rows"} <= found.tried.keys()
     leaks = []
     for fault, ways in without_shadows(found).items():
@@ -116,7 +170,7 @@ def conclude(trial: Trial, found: Findings, earlier: Sequence[Leak]) -> list[Lea
         named: tuple[str | None, str, str] = (None, "", "")
         if fault in WITH_CULPRIT:
             derivable = not both_tried or "derivatives" in ways or "replaced rows" not in ways
-            named = name_culprit(trial, fault, found.handiest(fault), derivable, known)
+            named = name_culprit(trial, fault, found.handiest(fault), derivable, known, finer)
         source = loudest_source(trial, witness) if fault == "future" else witness.source
         sizes = {n: w.size for n, w in sorted(found.witness[fault].items())}
         leaks.append(Leak(fault, trial.name, witness.row, source, witness.size, tuple(ways), *named, sizes))
@@ -129,12 +183,16 @@ def name_culprit(
     witness: Witness,
     derivable: bool,
     known: Mapping[tuple[str, str | None], str],
+    finer: Collection[tuple[str, str | None]],
 ) -> tuple[str | None, str, str]:
-    """Path, class and cause of the culprit; the cause is not sought again for one that is known."""
+    """Path, class and cause of the culprit; the cause is not sought again for one that is known. A culprit found in float64 that
+    comes earlier stands: here its fault may be below rounding.
+    """
     calls, index = attempt(lambda: find_culprit(trial, fault, witness)) or ([], None)
     if index is None:
         return None, "", ""
-    call, n = calls[index], witness.x.shape[1]
+    before = [i for i in range(index) if (fault, calls[i].path) in finer]
+    call, n = calls[min(before, default=index)], witness.x.shape[1]
     cause = known.get((fault, call.path))
     if cause is None:
         near = fault == "future" and n <= 64

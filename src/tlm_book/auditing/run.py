@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import nn
 from tqdm import tqdm
 
-from tlm_book.auditing.experiments import FEW, conclude, explore
+from tlm_book.auditing.experiments import conclude, expected_work, explore
 from tlm_book.auditing.inputs import Inputs, vocabulary_size
 from tlm_book.auditing.modules import modules_in, name_of, roots_of
 from tlm_book.auditing.report import Leak, Report
 from tlm_book.auditing.state import BACK_ENDS, back_end, cast_floats, on_copies
 from tlm_book.auditing.tensors import describe_error
-from tlm_book.auditing.trial import Findings, Options, Plan, Trial
+from tlm_book.auditing.trial import FEW, Findings, Options, Plan, Trial
 from tlm_book.checks import expects, expects_one_of, expects_positive
 
 __all__ = ["audit", "assert_autoregressive"]
@@ -59,31 +59,28 @@ class Auditor:
 
 
 def plan_of(auditor: Auditor, setting: Setting) -> Plan:
-    """What is tried in this setting. Large models: all experiments at few rows, and at the whole length every suffix replaced
+    """What is tried in this setting. Large models: all experiments at few rows, and at the whole length every suffix removed
     once, in the model's own precision.
     """
     plan = auditor.plan
-    lengths, kinds, n = plan.lengths, 3, plan.lengths[-1]
+    lengths, kinds, n = plan.lengths, plan.most_kinds, plan.lengths[-1]
     if plan.heavy:
-        short = {min(m, FEW) for m in [*lengths, FEW - 1]} & set(range(1, n + 1))
-        lengths, kinds = sorted(short), 1
+        asked = plan.options.lengths or [2, FEW - 1, FEW]  # of those that are removed from FEW rows
+        lengths, kinds = sorted({min(m, FEW, n) for m in asked}), 1
     if setting.double or not auditor.ran:
         whole = [] if setting.double or setting.mode == "train" else [n]
-        return replace(plan, lengths=sorted({*lengths, *whole}), kinds=kinds)
+        return replace(plan, lengths=sorted({*lengths, *whole}), most_kinds=kinds)
     # Once more, for the kernels of this precision.
     lengths = [n] if plan.heavy and setting.mode == "eval" else lengths[-2:]
-    return replace(plan, lengths=lengths, kinds=1, brief=plan.heavy)
+    return replace(plan, lengths=lengths, most_kinds=1, again=True, brief=plan.heavy)
 
 
-def expected_passes(auditor: Auditor, settings: Sequence[Setting]) -> int:
-    """About how many sequences all settings take: for the progress bar."""
-    total = 0
-    for setting in settings:
-        plan = plan_of(auditor if setting.double else replace(auditor, ran=True), setting)
-        with_derivatives = setting.double and setting.mode == "eval"
-        for n in plan.lengths:
-            total += plan.kinds * (n - 1) + (0 if plan.brief else n - 1) + 2 * n * with_derivatives
-    return total
+def trial_for(auditor: Auditor, setting: Setting) -> Trial:
+    """The setting as something that can be run."""
+    inputs = cast_floats(auditor.inputs, setting.dtype) if setting.double else auditor.inputs
+    example = Inputs(inputs, auditor.plan.options.input_axis)
+    plan = plan_of(auditor, setting)
+    return Trial(auditor.model, example, auditor.modules, str(setting), plan, setting.double, *auditor.axes)
 
 
 def run_setting(auditor: Auditor, setting: Setting) -> None:
@@ -91,20 +88,10 @@ def run_setting(auditor: Auditor, setting: Setting) -> None:
     with on_copies(list(auditor.modules.values()), setting.dtype if setting.double else None), torch.no_grad():
         for module in roots_of(auditor.modules):
             module.train(setting.mode == "train")
-        inputs = cast_floats(auditor.inputs, setting.dtype) if setting.double else auditor.inputs
-        trial = Trial(
-            auditor.model,
-            Inputs(inputs, auditor.plan.options.input_axis),
-            auditor.modules,
-            str(setting),
-            plan_of(auditor, setting),
-            setting.double,
-            *auditor.axes,
-        )
-        found = Findings(trial.plan.lengths[-1])
+        trial = trial_for(auditor, setting)
         try:
             with back_end(auditor.modules, setting.end):
-                explore(trial, found)
+                found = explore(trial)
                 auditor.axes = trial.row_axis, trial.batch_axis
                 auditor.leaks += conclude(trial, found, auditor.leaks)
         except Exception as error:
@@ -266,8 +253,8 @@ def audit(
     tried. `step(rows, state) → (output, state)` decodes row by row, with None as
     first state; a Hugging Face cache is found without it. `vocab_size` bounds the
     tokens drawn. `memory` in bytes bounds a batch. When weights × n² exceeds `work`,
-    the whole length is tried in the model's own precision with every suffix replaced
-    once, and all else with 8 rows. A progress bar shows after half a minute.
+    the whole length is tried in the model's own precision with every suffix removed
+    once, and all else with 8 rows. On a terminal a bar shows the time that is left.
 
     The model is left as it was. ValueError or TypeError for inputs or an output that
     cannot be used; what fails at some lengths stands in the report.
@@ -281,8 +268,12 @@ def audit(
     options = Options(expects, max_lookback, row_axis, input_axis, lengths, modes, back_ends, step, vocab_size, memory, work)
     auditor = settle(model, inputs, options)
     settings = settings_of(auditor)
-    with tqdm(None, "audit", disable=not progress, unit=" passes", delay=30, leave=False) as bar:
-        bar.total, auditor.plan.bar = expected_passes(auditor, settings), bar.update
+    bar_format = "{desc} {percentage:3.0f} % |{bar}| {elapsed} passed, {remaining} left"
+    quiet = None if progress else True  # None: where there is no terminal
+    with tqdm(None, "audit", disable=quiet, delay=2, leave=False, bar_format=bar_format) as bar:
+        later = replace(auditor, ran=True, axes=(0, 0))
+        bar.total = sum(expected_work(trial_for(later, setting)) for setting in settings)
+        auditor.plan.bar = bar.update
         for setting in settings:
             run_setting(auditor, setting)
     return report_of(auditor)

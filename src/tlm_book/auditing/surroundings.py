@@ -12,7 +12,7 @@ from tlm_book.auditing.cuts import fresh_rows, splice
 from tlm_book.auditing.noise import right_padded, takes_mask
 from tlm_book.auditing.state import seed_everything
 from tlm_book.auditing.tensors import largest, row_changes, spread_out, tensor_of
-from tlm_book.auditing.trial import Findings, Trial, Witness, as_rows
+from tlm_book.auditing.trial import CALL, Findings, Trial, Witness, as_rows
 
 
 def try_batch(trial: Trial, n: int, found: Findings) -> None:
@@ -21,7 +21,7 @@ def try_batch(trial: Trial, n: int, found: Findings) -> None:
     one, other = x[:1], x[1:2] if len(x) > 1 else fresh_rows(trial, x[:1], 0, draw)
     twice, beside = torch.cat([one, one]), torch.cat([one, other])
     copies = trial.rows(twice)
-    base = copies if trial.random else trial.rows(one).expand_as(copies)
+    base = copies if trial.random else trial.base(n).expand_as(copies)
     scale = largest(base) or 1.0
     pairs = beside, torch.cat([other, one]), twice
     outputs = trial.rows(pairs[0]), trial.rows(pairs[1]), copies
@@ -87,13 +87,16 @@ def try_cache(trial: Trial, n: int, found: Findings) -> None:
     ways = {"one row at a time": [1] * n}
     if trial.plan.options.step is None:
         ways["half, one row, the rest"] = [half, 1, n - half - 1][: 1 + n - half]
-    masks: list[dict[str, Any]] = [{}]
-    if trial.plan.options.step is None and takes_mask(trial, n):
-        left = torch.arange(n, device=x.device)[None] >= n // 3
-        masks.append({trial.inputs.mask: left.long()})
-    for mask, (way, sizes) in itertools.product(masks, ways.items()):
+    trials: list[tuple[dict[str, Any], str, list[int]]] = [({}, way, sizes) for way, sizes in ways.items()]
+    if trial.plan.options.step is None:
+        if trial.plan.again:
+            del trials[0]  # one row at a time calls no kernels but those of the other way
+        if takes_mask(trial, n):
+            left = torch.arange(n, device=x.device)[None] >= n // 3
+            trials.append(({trial.inputs.mask: left.long()}, *trials[-1][1:]))
+    for mask, way, sizes in trials:
         rows = list(range(n // 3 if mask else 0, n))
-        whole = trial.rows(x, **mask)[:, rows]
+        whole = (trial.rows(x, **mask) if mask else trial.base(n))[:, rows]
         parts = decode_in_chunks(trial, x, sizes, mask)[:, rows]
         gap = (row_changes(parts, whole)[0] / (largest(whole) or 1.0)).cpu().numpy()
         i = int(gap.argmax())
@@ -110,6 +113,7 @@ def decode_in_chunks(
     for size in filter(None, sizes):
         part, stop = x[:, start : start + size], start + size
         if step is not None:
+            trial.plan.bar(CALL + size)
             seed_everything(0, trial.generators)
             output, state = step(trial.inputs.back(part), state)
         else:

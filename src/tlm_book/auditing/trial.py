@@ -15,6 +15,9 @@ from tlm_book.auditing.state import seed_everything
 from tlm_book.auditing.tensors import attempt, tensor_of
 from tlm_book.checks import expects
 
+FEW = 8  # rows, for what is too dear at the whole length of a large model
+CALL = 16  # rows, whose work a call costs besides that of its own rows
+
 
 @dataclass(frozen=True)
 class Options:
@@ -47,11 +50,20 @@ class Plan:
     vocab_size: int
     heavy: bool  # too large for all experiments at all lengths
     own: torch.dtype  # the model's own precision
-    bar: Callable[[int], Any] = int  # told how many sequences have run
-    kinds: int = 3  # how often each suffix is replaced
-    brief: bool = False  # replaced rows only
+    bar: Callable[[int], Any] = int  # told of the work that is done: rows, and CALL for each call
+    most_kinds: int = 3  # how often each suffix is replaced
+    again: bool = False  # once more, in another precision: what depends on kernels
+    brief: bool = False  # without padding and what follows from other precisions
     batch: int = 1  # as many sequences at a time
     batch_grad: int = 1  # and as many with derivatives
+
+    def kinds(self, n: int) -> int:
+        """How often each suffix is replaced at this length: a middling one is only there for faults that come with a length."""
+        return self.most_kinds if n <= FEW or n == self.lengths[-1] else 1
+
+    def sweeps(self, n: int) -> bool:
+        """Is there one pass over all cuts at this length, and nothing else?"""
+        return self.heavy and n > FEW
 
 
 @dataclass
@@ -76,6 +88,13 @@ class Trial:
         held = [v for m in self.modules.values() for v in vars(m).values()]
         held = [v for v in held if isinstance(v, torch.Generator)]
         self.generators = [(g, g.get_state()) for g in held]
+        self.bases: dict[int, Tensor] = {}
+
+    def base(self, n: int) -> Shaped[Tensor, "1 m e"]:
+        """The output for the first n rows of the first sequence, which nearly every experiment compares with: run once."""
+        if n not in self.bases:
+            self.bases[n] = self.rows(self.first(n))
+        return self.bases[n]
 
     def first(self, n: int) -> Shaped[Tensor, "1 m *d"]:
         """The first sequence, cut to n rows."""
@@ -83,6 +102,7 @@ class Trial:
 
     def raw(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, start: int = 0, **extra: Any) -> Any:
         """What the model returns for these sequences, with the other inputs cut and repeated to match."""
+        self.plan.bar(CALL + x.shape[0] * x.shape[1])
         seed_everything(seed, self.generators)
         pairs = self.inputs.values.items()
         values = {k: cut_beside(self.inputs, k, v, x, start) for k, v in pairs}
@@ -154,6 +174,28 @@ def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
     return fits[0]
 
 
+def skip_last_layer(trial: Trial) -> nn.Module | None:
+    """When the model returns what a linear layer makes of its rows, one by one, that layer returns its input from now on: of the
+    124 million weights of GPT-2 it holds 39. Returns the layer, whose own `forward` comes back when this one is deleted.
+    """
+    made: list[tuple[nn.Module, Any, Tensor]] = []
+    plain = [m for m in trial.modules.values() if type(m) is nn.Linear and "forward" not in vars(m)]
+    plain = [m for m in plain if not (m._forward_hooks or m._forward_pre_hooks)]
+    hooks = [m.register_forward_hook(lambda *call: made.append(call)) for m in plain]
+    try:
+        y = tensor_of(trial.raw(trial.first(trial.plan.lengths[-1])))
+    finally:
+        for handle in hooks:
+            handle.remove()
+    last = [(layer, args) for layer, args, output in made if output is y]
+    rows_along = {trial.row_axis % y.dim(), (trial.batch_axis or 0) % y.dim()}
+    if len(last) != 1 or y.dim() - 1 in rows_along or sum(layer is last[0][0] for layer, *_ in made) > 1:
+        return None
+    layer: Any = last[0][0]
+    layer.forward = lambda rows: rows
+    return layer
+
+
 @dataclass
 class Witness:
     """A witness of a fault: the sequence x, the other one, and the row that changed, or the column that it depends on.
@@ -188,6 +230,13 @@ class Findings:
             at[n] = new
         if way not in self.ways.setdefault(fault, []):
             self.ways[fault].append(way)
+
+    def take(self, other: "Findings") -> None:
+        """What the other has found stands here, too; what went wrong there does not."""
+        for fault, at in other.witness.items():
+            for n, witness in at.items():
+                for way in other.ways[fault]:
+                    self.add(fault, way, n, witness)
 
     def strongest(self, fault: str) -> Witness:
         return max(self.witness[fault].values(), key=lambda w: w.size)

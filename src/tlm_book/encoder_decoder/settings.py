@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import expects, expects_one_of, expects_positive, named
 from tlm_book.transformer_lm import Config, Settings
 
 __all__ = [
@@ -15,14 +15,32 @@ __all__ = [
 # --- The model in torch
 
 
+@named
 @dataclass(frozen=True)
 class EncoderDecoderConfig(Settings):
     """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
     Lei Mao writes it. (M-sizes)
 
-    `vocab_size` is that of the target; `source_vocab_size` None means one vocabulary
-    and one table for both. `n_layers` blocks in each half. ValueError or TypeError for
-    values that describe no model.
+    vocab_size         tokens of the target
+    source_vocab_size  those of the source; None, in all presets: one vocabulary and one
+                       table for both
+    n_layers           blocks in each half
+    d_value            d_v, the width of the values; None, in all presets: d_head
+    norm, final_norm   "post", False (Lei Mao, Agarwal, Vaswani); "pre", True (pre_norm)
+    eps, eps_mode      10⁻⁵, "inside" (Lei Mao, pre_norm); 10⁻⁶, "inside" (Vaswani);
+                       0, "none" (Agarwal); "outside" as Wojcik has it
+    pe, pe_start       "sinusoidal" in all, from 0, and from 1 in Agarwal's; or "learned",
+                       "learned_from_sinusoid", "none"
+    pe_halves          True: all sines, then all cosines (Marian's files); False: by turns
+    embed_scale        embeddings times √d: True in all but Agarwal's
+    tied               Y is the target's table, transposed: True in Vaswani's
+    unembed_bias       b: False in Vaswani's
+    out_bias           of W^O: False in all presets
+    dropout            0; 0.1 in Vaswani's
+
+    `d_model`, `d_ff`, `n_heads`, `d_head`, `max_len`, `activation`, `qkv_bias` and
+    `scale` are those of `Config`; its other fields keep their defaults: they are for
+    decoders alone. ValueError or TypeError for values that describe no model.
     """
 
     norm: str = "post"  # or "pre"

@@ -7,7 +7,7 @@ import numpy as np
 
 from tlm_book.exercises.grading import function, value
 from tlm_book.scaling import kept_per_token, training_cost
-from tlm_book.spec.training import adamw
+from tlm_book.spec.optimization import adamw
 from tlm_book.transformer_lm import Config
 
 

@@ -9,7 +9,8 @@ import torch
 
 from tlm_book.exercises.grading import call, function, holds, value
 from tlm_book.spec.loss import batch_loss
-from tlm_book.spec.training import adamw, bigram_table, clip
+from tlm_book.spec.optimization import adamw, clip
+from tlm_book.spec.training import bigram_table
 
 logistic = lambda w: 1 / (1 + np.exp(-w))
 

@@ -14,7 +14,7 @@ from tlm_book.inference.generation import stream
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
 
-__all__ = ["characters", "stream_text", "complete"]
+__all__ = ["characters", "stream_text", "complete", "unread"]
 
 
 def characters(tokenizer: Tokenizer | HubTokenizer, tokens: Iterator[int]) -> Iterator[str]:
@@ -56,6 +56,11 @@ def stream_text(
         **choices,
     )
     return characters(tokenizer, (token for token in new if token != stop))
+
+
+def unread(model: TransformerLM, tokenizer: Tokenizer | HubTokenizer, prompt: str) -> int:
+    """How many tokens at the beginning of the prompt the model cannot read, behind the start marker: what `complete` drops."""
+    return max(0, len(tokenizer.encode(prompt)) - (model.config.max_len - 1))
 
 
 def complete(

@@ -9,7 +9,7 @@ folders, `hub` fetches them, `settings` says what the book's models cannot do; `
 """
 
 from tlm_book.pretrained.gpt2 import gpt2_config, load_gpt2, save_gpt2
-from tlm_book.pretrained.kinds import load_model
+from tlm_book.pretrained.kinds import load_model, save_model
 from tlm_book.pretrained.llama import load_llama, save_llama
 from tlm_book.pretrained.llama_settings import llama_config
 from tlm_book.pretrained.marian import load_marian, marian_preset, save_marian
@@ -17,6 +17,7 @@ from tlm_book.pretrained.marian_text import MarianTokenizer, translate_marian
 
 __all__ = [
     "load_model",
+    "save_model",
     "load_gpt2",
     "save_gpt2",
     "gpt2_config",

@@ -1,20 +1,26 @@
-"""Whatever kind of model a folder holds: its config.json says which.
+"""Whatever kind of model a folder holds: its config.json says which. And into which kind of folder a model goes: its settings say that.
 
 Written by hand.
 """
 
+import copy
+import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any
 
-from tlm_book.checks import expects_one_of
+from tlm_book.checks import expects, expects_one_of
 from tlm_book.pretrained.files import read_fields
-from tlm_book.pretrained.gpt2 import load_gpt2
+from tlm_book.pretrained.gpt2 import gpt2_fields, load_gpt2, save_gpt2
 from tlm_book.pretrained.hub import model_folder
-from tlm_book.pretrained.llama import load_llama
-from tlm_book.pretrained.llama_settings import FAMILIES
+from tlm_book.pretrained.llama import load_llama, save_llama
+from tlm_book.pretrained.llama_settings import FAMILIES, family_of, llama_fields
 from tlm_book.pretrained.marian import load_marian
+from tlm_book.pretrained.settings import expects_kind
+from tlm_book.tokenization import HubTokenizer, Tokenizer
+from tlm_book.transformer_lm import Config, TransformerLM
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "save_model"]
 
 LOADERS: dict[str, Any] = {"gpt2": load_gpt2, "marian": load_marian, **dict.fromkeys(FAMILIES, load_llama)}
 TEXTS = ("tokenizer.json", "generation_config.json", "vocab.json", "merges.txt", "source.spm", "target.spm")
@@ -28,3 +34,52 @@ def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None =
     kind: Any = read_fields(folder).get("model_type")
     expects_one_of("model_type", kind, tuple(LOADERS))
     return LOADERS[kind](folder)
+
+
+def save_model(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | HubTokenizer | None = None) -> str:
+    """Write a new folder that `transformers` loads, with the tokenizer's files when there is one: a GPT-2's where it can be one, else that of the
+    first family that can say what the model is. Returns the kind: "gpt2", "llama", …
+
+    Dropout, which is for training alone, is written for a GPT-2 only. ValueError for a model that none of them can be, with the field that is in the
+    way and the preset of the nearest kind; else as in `save_gpt2` and `save_llama`.
+    """
+    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    kind, c = _kind_of(model.config), model.config
+    if kind == "gpt2":
+        expects(not isinstance(tokenizer, HubTokenizer), "tokenizer", "a HubTokenizer", "a Tokenizer, for a GPT-2", TypeError)
+        gpt2: Any = tokenizer
+        save_gpt2(model, folder, gpt2)
+    else:
+        bare = copy.copy(model)
+        bare.config = c.replace(dropout=0.0)
+        save_llama(bare, folder, tokenizer, family=kind)
+    return kind
+
+
+def _kind_of(config: Config) -> str:
+    """The first kind that can be a model with these settings; ValueError when there is none."""
+    bare = config.replace(dropout=0.0)
+    if _says(lambda: gpt2_fields(config)):
+        return "gpt2"
+    for family in (family_of(bare), *FAMILIES):
+        if _says(lambda: llama_fields(bare, family)):
+            return family
+    like = {kind: getattr(Config, kind)(config.vocab_size) for kind in ("gpt2", *FAMILIES)}
+    differ = {kind: [name for name in CHOICES if getattr(bare, name) != getattr(other, name)] for kind, other in like.items()}
+    nearest = min(differ, key=lambda kind: len(differ[kind]))
+    name = differ[nearest][0] if differ[nearest] else "d_head"
+    wants = f"{getattr(like[nearest], name)!r}, as in the models that transformers has of the preset {nearest!r} (train --preset {nearest})"
+    expects(False, f"model.config.{name}", repr(getattr(config, name)), wants)
+    raise AssertionError("not reached")
+
+
+SIZES = ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads", "max_len", "d_head", "dropout", "eps", "window")
+CHOICES = [field.name for field in dataclasses.fields(Config) if field.name not in SIZES]
+
+
+def _says(fields: Callable[[], object]) -> bool:
+    try:
+        fields()
+    except ValueError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 Written by hand.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from tlm_book.weights import meta_model
 
 __all__ = ["llama_pairs", "load_llama", "save_llama"]
 
-TOKENIZER, ENDS = "tokenizer.json", ("bos_token_id", "eos_token_id")
+TOKENIZER, READ_AS, ENDS = "tokenizer.json", "tokenizer_config.json", ("bos_token_id", "eos_token_id")
 PLACES = 1 << 26  # cosines and sines, beside however small weights
 
 
@@ -123,3 +124,12 @@ def save_llama(
             tokenizer.save(part / TOKENIZER)
         elif tokenizer is not None:
             to_tokenizers(tokenizer).save(str(part / TOKENIZER))
+        if tokenizer is not None:
+            (part / READ_AS).write_text(json.dumps(reading(tokenizer), indent=2) + "\n", encoding="utf-8")
+
+
+def reading(tokenizer: Tokenizer | HubTokenizer) -> dict[str, Any]:
+    """The tokenizer_config.json: the tokenizer is what its tokenizer.json says and nothing else, and which tokens begin and end a text."""
+    names = {token: name for name, token in tokenizer.specials.items()}
+    ends = {"bos_token": names.get(tokenizer.start), "eos_token": names.get(tokenizer.stop)}
+    return {"tokenizer_class": "PreTrainedTokenizerFast", **ends, "clean_up_tokenization_spaces": False}

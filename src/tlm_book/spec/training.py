@@ -11,8 +11,6 @@ __all__ = [
     "bigram_table",
     "discounts",
     "kneser_ney",
-    "clip",
-    "adamw",
 ]
 
 
@@ -75,36 +73,3 @@ def kneser_ney(
         return below
     D = discounts(np.array(list(counts.values())))[np.minimum(c, 3)]
     return (c - D + below * D.sum()) / c.sum()
-
-
-# --- One step
-
-
-@shaped
-def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
-    """g, shortened to length c where it is longer. (T-clip)"""
-    length = np.sqrt((g**2).sum())
-    return g if length <= c else g * (c / length)
-
-
-@shaped
-def adamw(
-    w: Float[np.ndarray, "N"],
-    g: Float[np.ndarray, "N"],
-    m: Float[np.ndarray, "N"],
-    v: Float[np.ndarray, "N"],
-    t: int,
-    eta: float,
-    betas: tuple[float, float],
-    decay: float,
-    eps: float = 1e-8,
-) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Step number t = 1, 2, … of AdamW: the new (w, m, v); before the first, m = v =
-    0. (T-adamw)
-
-    m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  w ← (1 − ηλ)w − η m̂ / (√v̂ + ε)  with  m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
-    """
-    m = betas[0] * m + (1 - betas[0]) * g
-    v = betas[1] * v + (1 - betas[1]) * g**2
-    m_hat, v_hat = m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)
-    return (1 - eta * decay) * w - eta * m_hat / (np.sqrt(v_hat) + eps), m, v

@@ -3,9 +3,9 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from safetensors import SafetensorError
@@ -15,17 +15,20 @@ from torch import Tensor, nn
 from tlm_book.checks import expects, expects_positive
 from tlm_book.files import clear_parts, new_file, new_folder
 from tlm_book.training.distributed import DistContext
-from tlm_book.training.folder import own_weights
+from tlm_book.training.folder import load, own_weights, stored_weights
+from tlm_book.training.logs import BOARD, Entry, board_writer, logs, write_board
 from tlm_book.transformer_lm import Config
 from tlm_book.weights import finite, write_tensors
 
 __all__ = [
+    "BEGIN",
     "InMemory",
     "OnDisk",
     "best_checkpoint",
     "checkpoints",
     "drop_old",
     "put_state",
+    "put_weights",
     "read_checkpoint",
     "read_log",
     "read_notes",
@@ -33,7 +36,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-Entry = dict[str, int | float]  # of the log: what one step has to say
+BEGIN = "begin"  # the folder with the model from which a run goes on
 
 
 # The state as tensors with names
@@ -78,6 +81,15 @@ def put_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mappi
     for name, means in rest["state"].items():
         rest["state"][name] = {key: tensors[f"optimizer.{name}.{key}"] for key in means}
     set_state_dict(model, optimizer, model_state_dict=saved, optim_state_dict=rest, options=whole)
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give the model these weights, a tied matrix once, in one process or several; the optimizer's means stay."""
+    from torch.distributed.checkpoint.state_dict import set_model_state_dict
+
+    whole: dict[str, Any] = {**weights}
+    whole.setdefault("unembedding.weight", whole["embedding.table.weight"])
+    set_model_state_dict(model, whole, options=_whole(on_cpu=False))
 
 
 def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -139,8 +151,13 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
 
 
 def best_checkpoint(folder: Path) -> Path:
-    """The checkpoint whose loss on the held-out text was lowest, the first of them."""
-    return min(checkpoints(folder), key=lambda path: float(read_notes(path)["held_out"]))
+    """The checkpoint whose loss on the held-out text was lowest, the first of them; one that was written before a measurement comes last."""
+    return min(checkpoints(folder), key=_held_out)
+
+
+def _held_out(path: Path) -> float:
+    loss = read_notes(path)["held_out"]
+    return float("inf") if loss is None else float(loss)
 
 
 def drop_old(folder: Path, keep: int) -> None:
@@ -157,7 +174,7 @@ def read_log(file: Path, step: int) -> list[Entry]:
     return [json.loads(line) for line in lines]
 
 
-# Where a run keeps its states: each class has begin, keep, best and close
+# Where a run keeps its states: each class has begin, keep, stop, best and close
 
 
 class InMemory:
@@ -178,6 +195,10 @@ class InMemory:
             self.loss = self.log[-1]["held_out"]
             self.weights = {name: w.clone() for name, w in own_weights(model).items()}
 
+    def stop(self, model: Any, optimizer: torch.optim.Optimizer) -> NoReturn:
+        """Raise KeyboardInterrupt."""
+        raise KeyboardInterrupt(f"stopped after step {len(self.log)}")
+
     def best(self) -> dict[str, Tensor]:
         """The weights with the lowest held-out loss, the first of them; none when nothing was measured."""
         return self.weights
@@ -197,23 +218,27 @@ class OnDisk:
         self.folder, self.run, self.dist, self.n_kept = folder, run, dist, keep
         self.log: list[Entry] = []
         self.n_logged = 0  # entries that are in the file
+        self.board: Any = None  # TensorBoard's writer
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
-        """Put back the last checkpoint, if there is one, and cut the log there. Returns the log, to which the caller adds an entry
+        """Put back the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which the caller adds an entry
         for each step. ValueError for a checkpoint that is broken or of another run.
         """
         first = 0
         if found := checkpoints(self.folder):
             first, tensors = read_checkpoint(found[-1], self.run, state_of(model, optimizer))
             put_state(model, optimizer, tensors)
+        elif (self.folder / BEGIN).is_dir():
+            put_weights(model, stored_weights(load(self.folder / BEGIN)[0]))
         self.dist.wait()
         self.log = read_log(self.folder / "log.jsonl", first)
         self.n_logged = first
         if self.dist.rank == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             clear_parts(self.folder)
-            with new_file(self.folder / "log.jsonl") as part:
-                part.write_text(lines(self.log), encoding="utf-8")
+            for name, text in logs(self.log).items():
+                with new_file(self.folder / name) as part:
+                    part.write_text(text, encoding="utf-8")
         return self.log
 
     def keep(self, model: Any, optimizer: torch.optim.Optimizer) -> None:
@@ -221,9 +246,17 @@ class OnDisk:
         self.close()  # the log first: it is never behind a checkpoint
         tensors, last = state_of(model, optimizer), self.log[-1]
         if self.dist.rank == 0:
-            write_checkpoint(self.folder, int(last["step"]), tensors, {"run": self.run, "held_out": last["held_out"]})
+            write_checkpoint(self.folder, int(last["step"]), tensors, {"run": self.run, "held_out": last.get("held_out")})
             drop_old(self.folder, self.n_kept)
         self.dist.wait()
+
+    def stop(self, model: Any, optimizer: torch.optim.Optimizer) -> NoReturn:
+        """A checkpoint of the last step, if it has none, then KeyboardInterrupt, which says where it stands."""
+        done, steps = len(self.log), self.run["training"]["steps"]
+        last = checkpoints(self.folder)[-1:]
+        if not last or read_notes(last[0])["step"] != done:
+            self.keep(model, optimizer)
+        raise KeyboardInterrupt(f"stopped after step {done} of {steps}, which is saved in {str(self.folder)!r}")
 
     def best(self) -> dict[str, Tensor]:
         """The weights of the best checkpoint; none when there is no checkpoint."""
@@ -235,10 +268,9 @@ class OnDisk:
         """Write the entries of the log that are not yet in the file."""
         new, self.n_logged = self.log[self.n_logged :], len(self.log)
         if self.dist.rank == 0 and new:
-            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
-                log.write(lines(new))
-
-
-def lines(entries: Sequence[Entry]) -> str:
-    """The log as text, one entry a line."""
-    return "".join(json.dumps(entry) + "\n" for entry in entries)
+            for name, text in logs(new, head=False).items():
+                with (self.folder / name).open("a", encoding="utf-8") as log:
+                    log.write(text)
+            if (self.folder / BOARD).is_dir():  # what stands there of these steps or later ones no longer counts
+                self.board = self.board or board_writer()(self.folder / BOARD, purge_step=new[0]["step"])
+                write_board(self.board, new)

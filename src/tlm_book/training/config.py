@@ -5,12 +5,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import (
+    did_you_mean,
+    expects,
+    expects_one_of,
+    expects_positive,
+    named,
+)
 from tlm_book.transformer_lm import Config
 
 __all__ = ["Size", "TrainConfig", "fit_size", "model_for", "plan", "recipe"]
 
 
+@named
 @dataclass(frozen=True)
 class TrainConfig:
     """Every choice that training makes, beside the model's own `Config`.
@@ -95,11 +102,33 @@ def fit_size(n_bytes: int) -> Size:
     return next(size for bound, size in SIZES.items() if n_bytes < bound)
 
 
-def model_for(size: Size, vocab_size: int) -> Config:
-    """The model that `train_from_file` trains, in a given size."""
+MODELS = tuple(name for name, method in vars(Config).items() if isinstance(method, classmethod) and not name.startswith("_"))
+
+
+def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
+    """The model that `train_from_file` trains, in a given size: one of ours, or one of the preset's kind.
+
+    What a preset says of sizes is scaled: as many queries to a key, layers 8/3 as wide inside where they are gated, a window of half
+    the context. ValueError for another preset.
+    """
+    if preset is not None:
+        expects_one_of("preset", preset, MODELS)
+        return _of_kind(getattr(Config, preset)(vocab_size), size)
     return Config(
         vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads, max_len=size.context,
         embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.2,
+    )  # fmt: skip
+
+
+def _of_kind(usual: Config, size: Size) -> Config:
+    """The preset's model in another size."""
+    d, h = size.d_model, size.heads
+    most = max(1, h * usual.kv_heads // usual.n_heads)  # heads of keys, in the preset's proportion
+    kv_heads = next(g for g in range(most, 0, -1) if h % g == 0)
+    return usual.replace(
+        d_model=d, d_ff=16 * round(d / 6) if usual.gated else 4 * d, n_layers=size.layers, n_heads=h, max_len=size.context,
+        d_head=None, n_kv_heads=None if usual.n_kv_heads is None else kv_heads, dropout=0.2,
+        window=None if usual.window is None else max(1, size.context // 2),
     )  # fmt: skip
 
 
@@ -125,7 +154,9 @@ def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
     """
     of_size, of_recipe = ({field.name for field in dataclasses.fields(kind)} for kind in (Size, TrainConfig))
     unknown = sorted(choices.keys() - of_size - of_recipe)
-    expects(not unknown, "choices", unknown, f"names among {sorted(of_size | of_recipe)}")
+    known = sorted(of_size | of_recipe)
+    nearest = did_you_mean(unknown[0], known) if unknown else ""
+    expects(not unknown, "choices", unknown, f"names among {known}{nearest}")
     size = dataclasses.replace(fit_size(n_bytes), **{k: v for k, v in choices.items() if k in of_size})
     expects_positive(**{name: value for name, value in dataclasses.asdict(size).items() if name != "token_noise"})
     return size, recipe(size, **{k: v for k, v in choices.items() if k in of_recipe})

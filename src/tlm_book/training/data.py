@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tlm_book.checks import expects
 from tlm_book.files import new_file
-from tlm_book.tokenization import Tokenizer
+from tlm_book.tokenization import HubTokenizer, Tokenizer
 
 __all__ = ["TokenFile", "encode_corpus", "is_held_out", "learn_tokenizer", "read_tokens", "split_documents", "write_tokens"]
 
@@ -55,7 +55,7 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
     return Tokenizer.train(chosen, vocab_size)
 
 
-def encode_corpus(tokenizer: Tokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
+def encode_corpus(tokenizer: Tokenizer | HubTokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
     """All documents as one sequence of tokens, each followed by the separator `tokenizer.start`. TypeError for a single text."""
     expects(not isinstance(texts, str), "texts", "one str", "a list of str", TypeError)
     tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.start]]
@@ -80,7 +80,7 @@ class TokenFile:
         return self.tokens[self.ends[i - 1] if i else 0 : self.ends[i]]
 
 
-def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer) -> TokenFile:
+def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer | HubTokenizer) -> TokenFile:
     """Write the documents' tokens, each document followed by the separator, and map the file.
 
     The texts are read once, one at a time. ValueError when there is none.

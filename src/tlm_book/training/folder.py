@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -16,28 +17,30 @@ from torch import Tensor
 from tlm_book.checks import expects
 from tlm_book.files import free_folder, new_folder
 from tlm_book.positional_encoding import PositionalEncoding
-from tlm_book.tokenization import Tokenizer
+from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import choose_device
+from tlm_book.training.logs import logs
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import finite, meta_model, tie, write_tensors
 
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
-CONFIG, WEIGHTS, TOKENIZER, LOG = "config.json", "model.safetensors", "tokenizer.json", "log.jsonl"
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 
 
 def save(
     folder: str | os.PathLike[str],
     model: TransformerLM,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | HubTokenizer,
     *,
     config: TrainConfig | None = None,
     log: Sequence[Mapping[str, Any]] = (),
+    more: Mapping[str, Path] | None = None,
 ) -> Path:
-    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl into a new folder. (T-files)
+    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl and log.csv into a new folder. (T-files)
 
-    They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
+    `more` names files or folders that are copied there. They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
     FileExistsError when it exists already; ValueError when model and tokenizer do not fit together or a weight is not finite.
     """
     path, V = free_folder(folder), model.config.vocab_size
@@ -46,12 +49,17 @@ def save(
     for name, w in weights.items():
         expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
     settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
+    if isinstance(tokenizer, HubTokenizer):
+        settings["tokenizer"] = {"size": V, "start": tokenizer.start, "stop": tokenizer.stop}
     with new_folder(path) as part:
         (part / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         write_tensors(part / WEIGHTS, weights)
         tokenizer.save(part / TOKENIZER)
-        if log:
-            (part / LOG).write_text("".join(json.dumps(dict(entry)) + "\n" for entry in log), encoding="utf-8")
+        for name, text in logs(log).items() if log else ():
+            (part / name).write_text(text, encoding="utf-8")
+        for name, source in (more or {}).items():
+            copy = shutil.copytree if source.is_dir() else shutil.copyfile
+            copy(source, part / name)
     return path
 
 
@@ -66,8 +74,10 @@ def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
     return {name: w.cpu().contiguous() for name, w in own_weights(model).items()}
 
 
-def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
+def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Any]:
     """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode. (T-files)
+
+    The tokenizer is a `Tokenizer`, or a `HubTokenizer` where the model goes on from one of the hub's.
 
     FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds weights
     of other names or shapes or weights that are not finite. No code is run from any file.
@@ -77,7 +87,8 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", wants, FileNotFoundError)
-    tokenizer, config = Tokenizer.load(path / TOKENIZER), read_config(path / CONFIG)
+    config = read_config(path / CONFIG)
+    tokenizer = read_tokenizer(path)
     V = config.vocab_size
     expects(len(tokenizer) == V, TOKENIZER, f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
     return with_weights(config, read_weights(path / WEIGHTS), path / WEIGHTS).to(chosen), tokenizer
@@ -90,6 +101,16 @@ def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
 
 
 # What is read is checked
+
+
+def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
+    """The tokenizer of a folder that `save` wrote; ValueError when its file is broken."""
+    of_hub = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("tokenizer")
+    if of_hub is None:
+        return Tokenizer.load(folder / TOKENIZER)
+    right = isinstance(of_hub, dict) and of_hub.keys() == {"size", "start", "stop"} and all(isinstance(n, int) for n in of_hub.values())
+    expects(right, f"{folder / CONFIG}", f"tokenizer: {of_hub!r}", "what `save` wrote")
+    return HubTokenizer.load(folder / TOKENIZER, **of_hub)
 
 
 def read_config(file: Path) -> Config:

@@ -24,6 +24,7 @@ from tlm_book.training.checkpoint import InMemory, OnDisk
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
 from tlm_book.training.folder import with_weights
+from tlm_book.training.interrupts import stop_signal
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
@@ -363,7 +364,8 @@ def train(
 
     ValueError when a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or of another run; OSError when one cannot be
-    written; `Diverged`, a ValueError too, when the loss is no longer finite: its
+    written; KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step
+    has a checkpoint. `Diverged`, a ValueError too, when the loss is no longer finite: its
     `.result` holds the best weights until then. The checkpoints that were there stay.
     """
     dist = dist or DistContext(device=choose_device(device))
@@ -378,7 +380,8 @@ def train(
         },
     }
     generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
-    with contextlib.closing(_keeper(folder, keep, run, dist)) as keeper, generators:
+    keeper = _keeper(folder, keep, run, dist)
+    with contextlib.closing(keeper), generators, stop_signal(dist) as asked_to_stop:
         torch.manual_seed(config.seed)  # of the initial weights
         whole = TransformerLM(model_config).to(dist.device).train()
         enable_checkpointing_and_compile(whole, config)
@@ -425,6 +428,8 @@ def train(
                     keeper.keep(model, optimizer)
                     if watch:
                         watch(len(log), model)
+                if asked_to_stop():
+                    keeper.stop(model, optimizer)
                 tick = time.perf_counter()
         except Diverged as error:
             error.result = result() if keeper.best() else None

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_one_of
 from tlm_book.files import clear_parts, free_folder, new_file
-from tlm_book.tokenization import Tokenizer, documents
-from tlm_book.training.checkpoint import checkpoints
+from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
+from tlm_book.training.checkpoint import BEGIN, checkpoints
 from tlm_book.training.config import Size, TrainConfig, model_for, plan
 from tlm_book.training.cost import flops_per_token, peak_matmul_flops
 from tlm_book.training.data import (
@@ -37,11 +37,22 @@ from tlm_book.training.distributed import (
     choose_device,
     dist_context,
 )
-from tlm_book.training.folder import save
+from tlm_book.training.folder import TOKENIZER, save
+from tlm_book.training.job import (
+    JOB,
+    Begin,
+    Job,
+    begin_with,
+    begun_with,
+    further,
+    left_behind,
+    new_job,
+    read_job,
+)
+from tlm_book.training.logs import BOARD, board_writer
 from tlm_book.training.loop import Result, train
 from tlm_book.training.ngrams import bigram, trigram, unigram
 from tlm_book.training.text import (
-    LEAST_BYTES,
     Paths,
     read_text,
     split_text,
@@ -71,6 +82,7 @@ class Report:
     unigram: float
     tokens_per_second: float
     mfu: float
+    n_files: int | None = None  # of text; None: it came from memory
 
     def bits_per_byte(self, loss: float) -> float:
         """A loss on this run's held-out text in bits per byte."""
@@ -85,17 +97,26 @@ class Report:
         }
         lines = [
             f"text: {self.documents} documents; {self.train_tokens:,} tokens to train on, {self.held_out_tokens:,} held out",
+            *self._cut(),
             f"weights: after {self.best_step} of {self.steps} steps, where the loss on the held-out text was lowest",
             f"{'loss on the held-out text':40}  nats per token  bits per byte",
             *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}" for name, loss in rows.items()),
             f"speed: {self.tokens_per_second:,.0f} tokens per second, {100 * self.mfu:.0f} % of what products of large matrices reach here",
-            f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl",
+            f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl, log.csv"
+            + (", run.json, state.safetensors" if self.n_files else ""),
         ]
         better = [name for name, loss in list(rows.items())[1:] if self.loss >= loss]
         if better:
             note = f"note: the {better[0]} model is as good or better; more text or more steps may help"
             lines.insert(-2, note)
         return "\n".join(lines)
+
+    def _cut(self) -> list[str]:
+        """Why there are more documents than files, in a line."""
+        if self.n_files is None or self.n_files == self.documents:
+            return []
+        files = "one file" if self.n_files == 1 else f"{self.n_files} files"
+        return [f"      ({files}, cut into documents at <|endoftext|> or form feeds where there are any, else between paragraphs)"]
 
 
 COUNTED = 20_000_000  # tokens at most from which the tables count
@@ -110,6 +131,7 @@ def report(
     result: Result,
     config: TrainConfig,
     start: int,
+    n_files: int | None = None,
 ) -> Report:
     """The summary of a run, with the rivals on the same split, and the speed."""
     c, (step, loss) = result.model.config, result.best
@@ -131,6 +153,7 @@ def report(
         unigram=unigram(text, held_out, c.vocab_size),
         tokens_per_second=speed,
         mfu=speed * flops_per_token(c, c.max_len) / peak_matmul_flops(device, config.dtype),
+        n_files=n_files,
     )
 
 
@@ -205,98 +228,144 @@ def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bo
 
 # In a folder, resumable, in one process or several
 
-OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.jsonl|step-\d+|\..*")
+OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|begin|tensorboard|step-\d+|\..*")
+FORMER = ".former"  # the model of a run that is taken further, until the new one is there
 
 
 def run_folder(out: str | os.PathLike[str]) -> Path:
     """Where a run that will end in `out` keeps its work."""
-    return Path(out).with_name(Path(out).name + ".run")
+    return Path(f"{Path(out)}.run")
 
 
-def prepare(folder: Path, files: Sequence[Path], vocab_size: int, config: TrainConfig, given: Tokenizer | None) -> None:
-    """Write tokenizer.json, held_out.tokens and train.tokens, in this order, where they are missing.
-
-    The tokenizer is learned from documents of the training part: all, or some by chance when the text is long. ValueError when
-    anything else stands in the folder, which goes when the run is complete.
-    """
+def expects_own(folder: Path) -> None:
+    """ValueError when anything but the work of a run stands in the folder, which goes when the run is complete."""
     other = [f.name for f in folder.glob("*") if not OF_A_RUN.fullmatch(f.name)]
     expects(not other, "folder", f"{str(folder)!r} with {other[:1]} in it", "a folder that holds a run and nothing else")
+
+
+def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None = None, board: bool = False) -> None:
+    """Write the model from which the run begins, run.json, tokenizer.json, held_out.tokens and train.tokens, in this order, where they are missing.
+
+    The tokenizer is learned from documents of the training part: all, or some by chance when the text is long. ValueError when
+    anything else stands in the folder, and for another tokenizer than before.
+    """
+    expects_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     clear_parts(folder)
+    if not (folder / JOB).exists():
+        shutil.rmtree(folder / BEGIN, ignore_errors=True)
+        if begin is not None:
+            begin_with(folder, begin, job.size.context)
+        job.write(folder / JOB)
+    if board:
+        (folder / BOARD).mkdir(exist_ok=True)
+    begun = begun_with(folder)
+    expects(begun is None or given is None, "tokenizer", "one", "none: the model that is gone on from has its own")
+    own: Any = begun[1] if begun else given
+    config = job.config
     out = lambda i: is_held_out(i, config.validation, config.seed)
-    part = lambda held_out: (text for i, text in enumerate(stream_documents(files)) if out(i) == held_out)
-    if not (folder / "tokenizer.json").exists():
-        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in files)
+    part = lambda held_out: (text for i, text in enumerate(stream_documents(text_files(job.data))) if out(i) == held_out)
+    if not (folder / TOKENIZER).exists():
+        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in text_files(job.data))
         chance = np.random.default_rng(config.seed)
         some = (text for text in part(False) if share > 1 or chance.random() < share)
-        with new_file(folder / "tokenizer.json") as file:
-            (given or Tokenizer.train(some, vocab_size)).save(file)
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        pattern = GPT2_PATTERN if job.preset == "gpt2" else PATTERN  # GPT-2's files stand for theirs
+        with new_file(folder / TOKENIZER) as file:
+            (own or Tokenizer.train(some, job.size.vocab_size, pattern=pattern)).save(file)
+    elif given is not None:
+        given.check_same(Tokenizer.load(folder / TOKENIZER))
+    words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
     for name in ("held_out", "train"):
         if not (folder / f"{name}.tokens").exists():
-            write_tokens(folder / f"{name}.tokens", part(name == "held_out"), tokenizer)
+            write_tokens(folder / f"{name}.tokens", part(name == "held_out"), words)
 
 
 def train_files(
-    data: Paths,
+    data: Paths | None,
     out: str | os.PathLike[str],
     *,
+    begin: Begin | None = None,
+    preset: str | None = None,
     tokenizer: Tokenizer | None = None,
     resume: bool = False,
     parallel: str = "ddp",
     keep: int = 3,
     device: str = "auto",
     progress: bool = True,
-    watch: Callable[[int, Any, Tokenizer], None] | None = None,
-    **choices: object,
+    tensorboard: bool = False,
+    watch: Callable[[int, Any, Any], None] | None = None,
+    **choices: Any,
 ) -> Report | None:
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
-    The work stands in `out`.run meanwhile: with `resume` a run that was interrupted is taken up there. `choices` as in
-    `train_from_file`. Errors: those of `read_text`, `train` and `save`; FileExistsError when `out` exists, or work that is not
-    to be resumed.
+    The work stands in `out`.run meanwhile. With `resume` a run that was interrupted is taken up there, and nothing else need be said: what is said
+    is compared. A run that is finished goes further when there are more `steps`: from its last step on, at the learning rate that a run
+    of so many steps has there.
+
+    `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to go on from: a folder that
+    this function or `save` made, or (model, tokenizer), such as `load_model` reads; the tokenizer is kept, and without `data` it goes on with the text
+    of the run that made the folder. `tensorboard` writes the log for that program, too. `choices` as in `train_from_file`.
+
+    Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError when `out` exists, or work that is not to be resumed; ImportError
+    without the package tensorboard, where it is asked for.
     """
-    folder, files = run_folder(free_folder(out)), text_files(data)
-    n_bytes = sum(file.stat().st_size for file in files)
-    few = f"{n_bytes} bytes in {', '.join(repr(str(f)) for f in files[:3])}"
-    expects(n_bytes >= LEAST_BYTES, "path", few, f"at least {LEAST_BYTES} bytes of text")
+    out, folder = Path(out), run_folder(out)
     expects_one_of("parallel", parallel, PARALLEL)
-    size, config = plan(n_bytes, **choices)
-    model_for(size, size.vocab_size)  # wrong sizes are found before the work begins
+    if tensorboard:
+        board_writer()  # it is there
+    begun, finished = resume and (folder / JOB).is_file(), resume and (out / JOB).is_file()
+    if begun:
+        job = read_job(folder)
+        job.expects_same(folder, data, preset, begin, choices)
+        if not job.further:
+            free_folder(out)
+    elif finished:
+        job = read_job(out)
+        job.expects_same(out, data, preset, begin, {name: value for name, value in choices.items() if name != "steps"})
+    else:
+        free_folder(out)
+        none = "none" if not resume else f"none, and no run in {str(folder)!r} or {str(out)!r} to go on with"
+        expects(data is not None or begin is not None, "path", none, "a text file")
+        job = new_job(data, preset, begin, choices)
     with dist_context(device) as dist:
         new = dist.rank == 0 and not folder.exists()
         try:
             if dist.rank == 0:
                 work = f"{str(folder)!r}, an interrupted run"
                 expects(new or resume, "folder", work, "none, or to resume it", FileExistsError)
-                prepare(folder, files, size.vocab_size, config, tokenizer)
+                if finished and not begun:
+                    expects_own(folder)
+                    shutil.rmtree(folder, ignore_errors=True)  # what is left of the run's own
+                    job = further(out, folder, choices.get("steps"))
+                prepare(folder, job, tokenizer, begin, tensorboard)
             dist.wait()
-            return _train_prepared(folder, out, size, config, dist, parallel, keep, progress, watch)
+            return _train_prepared(folder, out, read_job(folder), dist, parallel, keep, progress, watch)
         except BaseException:
             if new and not checkpoints(folder):  # nothing to come back to
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 
 
-def _with_words(watch: Callable[[int, Any, Tokenizer], None], words: Tokenizer, step: int, model: Any) -> None:
+def _with_words(watch: Callable[[int, Any, Any], None], words: Any, step: int, model: Any) -> None:
     watch(step, model, words)
 
 
 def _train_prepared(
     folder: Path,
-    out: str | os.PathLike[str],
-    size: Size,
-    config: TrainConfig,
+    out: Path,
+    job: Job,
     dist: DistContext,
     parallel: str,
     keep: int,
     progress: bool,
-    watch: Callable[[int, Any, Tokenizer], None] | None,
+    watch: Callable[[int, Any, Any], None] | None,
 ) -> Report | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
-    words, lead = Tokenizer.load(folder / "tokenizer.json"), dist.rank == 0
+    begun, lead, config = begun_with(folder), dist.rank == 0, job.config
+    words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
-    model_config, progress = model_for(size, len(words)), progress and lead
+    model_config = begun[0].config if begun else model_for(job.size, len(words), job.preset)
+    progress = progress and lead
     if progress:
         tqdm.write(forecast(config, model_config, dist), file=sys.stderr)
     result = train(
@@ -314,9 +383,15 @@ def _train_prepared(
     )
     if not lead:
         return None
-    saved = save(out, result.model, words, config=config, log=result.log)
+    more = left_behind(folder, job)
+    if out.exists():  # of the run that was taken further
+        shutil.rmtree(folder / FORMER, ignore_errors=True)
+        out.rename(folder / FORMER)
+    saved = save(out, result.model, words, config=config, log=result.log, more=more)
     n_documents, n_bytes = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
-    said = report(saved, n_documents, known.tokens, held_out.tokens, n_bytes, result, config, words.start)
+    there = all(os.path.exists(path) for path in job.data)  # the tokens may be all that is left of it
+    n_files = len(text_files(job.data)) if there else None
+    said = report(saved, n_documents, known.tokens, held_out.tokens, n_bytes, result, config, words.start, n_files)
     del known, held_out
     shutil.rmtree(folder)
     return said

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import expects, expects_one_of, expects_positive, named
 from tlm_book.decoder_block import NORM_KINDS, NORMS, VARIANTS
 from tlm_book.feed_forward import ACTIVATIONS, GATE_ACTIVATIONS
 from tlm_book.normalization import EPS_MODES
@@ -175,10 +175,59 @@ _SINCE_2020: dict[str, Any] = {  # Llama, and what grew out of it
 }
 
 
+@named
 @dataclass(frozen=True)
 class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
     Config.gpt2(), Config.lei_mao(V, n_layers=2), Config.mistral(window=None), …
+
+    Every field, and whose models have which of its values ("since 2020": Llama, Qwen
+    2 and 3, Mistral, Mixtral, Gemma):
+
+    vocab_size      V, the number of tokens
+    d_model         d, the width of a row
+    d_ff            the width inside the feed-forward layer
+    n_layers        L, the number of blocks
+    n_heads         h, the number of heads; 1 in Lelarge's
+    n_kv_heads      g, heads of keys and values; None: h; fewer in Qwen's, Mistral's,
+                    Mixtral's, and 1 in Gemma's
+    d_head          the width of a head; None: d / h; 2d / h in Qwen 3's
+    max_len         M, the longest text
+    activation      "gelu" (Becker-Kahn), "gelu_tanh" (GPT-2, Gemma), "silu" (Llama, Qwen 2,
+                    Qwen 3, Mistral, Mixtral), "relu" (the others); also "sigmoid" and
+                    "identity" where it is gated
+    gated           φ(XW_G) ⊙ XW_1 inside: True (since 2020), False (the others)
+    ff_bias         biases in that layer: False (since 2020), True (the others)
+    n_experts       so many gated layers; None: one layer; 8 in Mixtral's
+    n_experts_used  of them, for each row: 2 in Mixtral's
+    norm            where a block normalizes: "post" (Agarwal, Lei Mao, Vaswani), "none"
+                    (Becker-Kahn), "pre" (the others)
+    norm_kind       "rms" (since 2020): the mean stays; "layer" (the others)
+    final_norm      N before Φ: True (Wojcik, GPT-2, since 2020), False (the others)
+    eps             ε: 10⁻⁶, 10⁻⁵, and 0 in Agarwal's
+    eps_mode        σ + ε "outside" (Wojcik, Becker-Kahn), σ "none" (Agarwal), √(σ² + ε)
+                    "inside" (the others); Becker-Kahn normalizes nothing
+    variant         how a block is wired: "sequential" in all; "parallel", "simplified"
+    pe              positions: "learned_from_sinusoid" (Wojcik), "learned" (Becker-Kahn,
+                    GPT-2), "none" (Lelarge), "rotary" (since 2020), "sinusoidal"
+                    (the others)
+    pe_start        position of the first token, for sines: 1 (Wojcik, Lelarge, Agarwal),
+                    0 (the others)
+    rope_base       of the angles: 10⁴, and 10⁶ in Qwen's and Mixtral's
+    rope_layout     which two entries turn together: "halves" in all; "interleaved"
+    rope_scaling    a `RopeScaling`, as Llama 3 has; None in all presets
+    embed_scale     embeddings times √d: True (Lei Mao, Vaswani, Gemma), False (the others)
+    tied            Y is the embedding table, transposed: True (GPT-2, Vaswani, Qwen 2,
+                    Qwen 3, Gemma), False (the others)
+    unembed_bias    b: True (Wojcik, Lelarge, Agarwal, Lei Mao), False (the others)
+    qkv_bias        of queries, keys, values: True (Lelarge, GPT-2, Qwen 2), False
+                    (the others)
+    out_bias        of W^O: True (Wojcik, GPT-2), False (the others)
+    scale           of the scores; None: 1/√d_head; 1 in Becker-Kahn's
+    qk_norm         queries and keys normalized: True (Qwen 3), False (the others)
+    window          w: a row sees itself and the w − 1 before it; None: all before it;
+                    4096 in Mistral's
+    dropout         in training mode: 0; 0.1 in Vaswani's
     """
 
     @classmethod

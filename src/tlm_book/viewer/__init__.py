@@ -7,6 +7,7 @@ Each has a folder: view.py, view.js and view.css. Written by hand; imports neith
 
 from tlm_book.viewer.attention import attention
 from tlm_book.viewer.clock_hands import clock_hands
+from tlm_book.viewer.descent import descent
 from tlm_book.viewer.epsilon_spread import epsilon_spread
 from tlm_book.viewer.merge_stepper import merge_stepper
 from tlm_book.viewer.playground import playground
@@ -14,4 +15,6 @@ from tlm_book.viewer.sampling import sampling
 from tlm_book.viewer.softmax_temperature import softmax_temperature
 from tlm_book.viewer.style import use_style
 
-__all__ = ["attention", "clock_hands", "epsilon_spread", "merge_stepper", "playground", "sampling", "softmax_temperature", "use_style"]
+__all__ = [
+    "attention", "clock_hands", "descent", "epsilon_spread", "merge_stepper", "playground", "sampling", "softmax_temperature", "use_style",
+]  # fmt: skip

@@ -1,0 +1,171 @@
+"""A GPU, in one command: GPT-2 124M trains and writes, beside Hugging Face, and how well the results agree with the specification.
+
+    make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 16] [--nanogpt DIR] [--out benchmarks])
+
+Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours and theirs in turn: tokens a second, and the operations of their products of matrices
+as a share of the dense bfloat16 peak, by the data sheet where it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
+greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache. Memory: the most that is allocated on the GPU, weights and states included.
+Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
+
+Writes gpu.json with one entry for each GPU, and gpu.md. Status 1 without a GPU.
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import harness
+import torch
+
+DEVICE = "cuda"
+SIZE = "GPT-2 124M"
+GOALS = {"nanoGPT": 1.1, "share of the peak": 0.45, "decoding at batch 1": 5.0}
+PROMPT, NEW, BATCHES = 16, 256, (1, 64)
+SMALL = {"d_model": 32, "d_ff": 48, "n_layers": 2, "n_heads": 4, "max_len": 16}
+FAMILY = {"qwen2": {"n_kv_heads": 2}, "qwen3": {"n_kv_heads": 2}, "mistral": {"n_kv_heads": 2, "window": 3}, "mixtral": {"n_kv_heads": 2, "n_experts": 3}, "gemma": {"n_kv_heads": 1}}
+
+
+def most_memory(job: Callable[[], object]) -> float:
+    """The most MB that are allocated on the GPU while the job runs."""
+    torch.cuda.reset_peak_memory_stats()
+    job()
+    torch.cuda.synchronize()
+    return round(torch.cuda.max_memory_allocated() / 1e6)
+
+
+def agreement(device: str) -> list[dict[str, object]]:
+    """For each preset and type the largest distance from the specification, as a part of its largest result."""
+    import numpy as np
+
+    from tlm_book.spec.transformer_lm import transformer_lm as specification
+    from tlm_book.transformer_lm import Config, TransformerLM
+
+    rows = []
+    for name in (key for key, value in vars(Config).items() if isinstance(value, classmethod)):
+        row: dict[str, object] = {"preset": name}
+        for dtype in (torch.float32, torch.bfloat16):
+            torch.manual_seed(0)
+            model = TransformerLM(getattr(Config, name)(50, **SMALL | FAMILY.get(name, {}))).to(dtype).eval()
+            x = torch.randint(50, (2, 12))
+            wanted = np.stack([specification(row.numpy(), **model.spec_weights(), **model.spec_settings()) for row in x])
+            with torch.no_grad():
+                found = model.to(device)(x.to(device)).double().cpu().numpy()
+            row[str(dtype).removeprefix("torch.")] = f"{np.abs(found - wanted).max() / np.abs(wanted).max():.1e}"
+        rows.append(row)
+    return rows
+
+
+def training(options: argparse.Namespace) -> list[dict[str, object]]:
+    """Ours beside each peer: times in turn, tokens a second, shares of the peak, memory."""
+    import dataclasses
+
+    import speed
+
+    size = dataclasses.replace(speed.SIZES[SIZE], batch=options.batch)
+    name = torch.cuda.get_device_name(DEVICE)
+    sheet = next((value for key, value in speed.PEAKS.items() if key in name), None)
+    reached = speed.peak_speed(DEVICE, torch.bfloat16)
+    rows = []
+    for activation, peers in speed.groups(options.nanogpt).items():
+        made = speed.players(size, activation, peers, DEVICE, "bfloat16", True)
+        memory = {who: most_memory(player.step) for who, player in made.items()}
+        times = harness.side_by_side({who: player.step for who, player in made.items()}, options.rounds, warmup=3, device=DEVICE)
+        operations = size.products() / statistics.median(times["ours"].wall)
+        for peer in peers:
+            rows.append({
+                "beside": peer, "ours, ms": times["ours"].ms(), "theirs, ms": times[peer].ms(), "theirs / ours": harness.ratio(times[peer], times["ours"]).text(),
+                "tokens a second": f"{size.batch * size.n / statistics.median(times['ours'].wall):,.0f}",
+                "share of the peak": f"{operations / sheet:.1%}" if sheet else "not known", "of one large product": f"{operations / reached:.1%}",
+                "ours, MB": memory["ours"], "theirs, MB": memory[peer],
+            })  # fmt: skip
+            print(rows[-1], flush=True)
+        del made
+        free()
+    return rows
+
+
+def decoding() -> Iterator[tuple[int, str, Callable[[], torch.Tensor], Callable[[], torch.Tensor]]]:
+    """(texts, type, ours, theirs): each writes the same tokens as the other, as far as rounding lets it."""
+    import decoding as beside
+
+    from tlm_book.inference import generate
+
+    size = {"n_layers": 12, "n_heads": 12, "d_model": 768, "vocab_size": 50304}
+    for dtype in (torch.float32, torch.bfloat16):
+        ours, theirs = (model.to(dtype) for model in beside.models(size, "gelu_pytorch_tanh", DEVICE))
+        for batch in BATCHES:
+            x = torch.randint(size["vocab_size"], (batch, PROMPT), device=DEVICE)
+            their_text = lambda x=x, theirs=theirs: theirs.generate(
+                x, attention_mask=torch.ones_like(x), max_new_tokens=NEW, do_sample=False, use_cache=True, pad_token_id=0
+            )
+            yield batch, str(dtype).removeprefix("torch."), lambda x=x, ours=ours: generate(ours, x, NEW, temperature=0, compile=True), their_text
+        del ours, theirs
+        free()
+
+
+def writing(options: argparse.Namespace) -> list[dict[str, object]]:
+    """One row for each number of texts and each type."""
+    rows = []
+    for batch, dtype, our_text, their_text in decoding():
+        same = (our_text() == their_text()).long().cumprod(1).sum(1) - PROMPT
+        if dtype == "float32" and int(same.max()) < 32:
+            raise SystemExit(f"the two write the same only for {same.tolist()} tokens, so their times cannot be compared")
+        memory = {"ours": most_memory(our_text), "theirs": most_memory(their_text)}
+        found = harness.side_by_side({"ours": our_text, "theirs": their_text}, options.rounds, warmup=1, device=DEVICE)
+        rows.append({
+            "texts": batch, "type": dtype, "ours, ms": found["ours"].ms(), "theirs, ms": found["theirs"].ms(),
+            "theirs / ours": harness.ratio(found["theirs"], found["ours"]).text(),
+            "tokens a second": f"{batch * NEW / statistics.median(found['ours'].wall):,.0f}", "ours, MB": memory["ours"], "theirs, MB": memory["theirs"],
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows
+
+
+def free() -> None:
+    """What is no longer used is given back, so that one job does not take another's memory."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def text_of(report: harness.Report) -> str:
+    parts = [
+        f"{SIZE}, one training step of {report['batch']} windows of 1,024 tokens, bfloat16, compiled. Goals: {GOALS['nanoGPT']} × nanoGPT, {GOALS['share of the peak']:.0%} of the dense peak.",
+        harness.table(report["training"]),
+        f"{NEW} tokens after {PROMPT}, greedily. Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
+        harness.table(report["decoding"]),
+        "Distance from the specification, as a part of its largest result.",
+        harness.table(report["agreement"]),
+        f"Medians of {report['rounds']} rounds in turn, ± half the distance of the quartiles; {harness.about(report['machine'])}.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    parser = harness.parser(__doc__, rounds=5)
+    parser.add_argument("--batch", type=int, default=16, help="windows in a training step (16; fewer where memory is short)")
+    parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose model.py is then a peer")
+    options = parser.parse_args()
+    if options.write:
+        harness.rewrite(options.out, "gpu", lambda found: harness.sections(found, text_of))
+        return 0
+    if not torch.cuda.is_available():
+        print(f"There is no GPU that torch {torch.__version__} can use on this machine, so nothing was measured.", file=sys.stderr)
+        return 1
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    report = {
+        "machine": harness.torch_machine(DEVICE, transformers=transformers.__version__, cuda=torch.version.cuda),
+        "rounds": options.rounds, "batch": options.batch, "goals": GOALS,
+        "agreement": agreement(DEVICE), "training": training(options), "decoding": writing(options),
+    }  # fmt: skip
+    harness.write(options.out, "gpu", report, lambda found: harness.sections(found, text_of))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

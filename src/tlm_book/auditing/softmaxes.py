@@ -1,0 +1,86 @@
+"""What the softmaxes inside a module are given: a mask of −∞, a weak one, or none."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tlm_book.auditing.tensors import attempt
+
+CLOSED, WEAK, OPEN, ALONG_ROWS = "closed", "weak", "open", "along the rows"
+GONE = 700.0  # so far below the others a score has no weight in float64
+
+
+class Softmaxes(TorchDispatchMode):
+    """Notes the scores that each softmax is given, and along which axis it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[Tensor, int]] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """As in `noise.CoarsestType`."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if name in ("_softmax", "_safe_softmax", "_log_softmax"):
+            self.given.append((args[0].clone(), args[1] % args[0].dim()))
+        elif name.startswith("_scaled_dot_product") and not name.endswith("backward"):
+            named = {a.name: value for a, value in zip(func._schema.arguments, args)} | kwargs
+            scores = attempt(scores_of, named)
+            self.given += [] if scores is None else [(scores, scores.dim() - 1)]
+        return func(*args, **kwargs)
+
+
+def scores_of(named: dict[str, Any]) -> Float[Tensor, "*batch n n"]:
+    """q kᵀ / √d and its mask, as one of torch's kernels for attention is given them."""
+    q, k = named["query"], named["key"]
+    scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * (named.get("scale") or q.shape[-1] ** -0.5)
+    mask = named.get("attn_mask", named.get("attn_bias"))
+    if named.get("is_causal"):
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        return scores.masked_fill(hidden, -math.inf)
+    if mask is None:
+        return scores
+    return scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+
+
+def what_softmaxes_see(run: Callable[[], Any], n: int) -> str:
+    """While `run` runs on n rows: the worst that a softmax does; "" when there is none over rows."""
+    with Softmaxes() as seen:
+        run()
+    kinds = [kind_of(scores.double(), axis, n) for scores, axis in seen.given]
+    return next((kind for kind in (ALONG_ROWS, WEAK, OPEN, CLOSED) if kind in kinds), "")
+
+
+def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
+    """What one softmax sees. A mask is weak when in every row all later scores lie below all others, and yet count."""
+    if scores.dim() < 2:
+        return ""
+    if axis == scores.dim() - 2 and scores.shape[axis] == n:
+        return ALONG_ROWS
+    if axis != scores.dim() - 1 or scores.shape[-2:] != (n, n):
+        return ""
+    later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
+    scores = scores.clamp_min(-torch.finfo(torch.float64).max)
+    gone = scores.masked_fill(later, -math.inf).amax(-1, keepdim=True) - GONE
+    seen = scores.masked_fill(~later, -math.inf).amax(-1)[..., :-1]
+    if bool((seen < gone[..., :-1, 0]).all()):
+        return CLOSED
+    least = scores.masked_fill(later | (scores < gone), math.inf).amin(-1)[..., :-1]
+    return WEAK if n >= 4 and bool((seen < least).all()) else OPEN
+
+
+def causes_by_softmax(kind: str) -> str:
+    """The cause, when what the softmaxes see settles it."""
+    return {
+        ALONG_ROWS: "softmax over the sequence axis: the weights of each column, not of each row, add up to 1",
+        WEAK: "mask too weak: a finite number in the place of −∞",
+    }.get(kind, "")

@@ -1,0 +1,47 @@
+"""Optimization. Generated from book/optimization.ipynb: edit the notebook, then `make export`."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tlm_book.checks import expects, expects_positive
+
+__all__ = [
+    "sharpness",
+]
+
+
+# --- On a real loss
+
+
+def _inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    return torch.stack([(x * y).sum() for x, y in zip(a, b)]).sum()
+
+
+def sharpness(
+    loss: Callable[[], Tensor],
+    weights: Sequence[Tensor],
+    iterations: int = 20,
+    start: Sequence[Tensor] | None = None,
+) -> tuple[float, list[Tensor]]:
+    """The curvature of loss() that is largest in size, and its direction, of length 1,
+    by power iteration on Hessian-vector products from `start` or from a fixed
+    random vector. (T-sharpness)
+
+    The weights are left as they are. ValueError for no weights, or no iterations.
+    """
+    expects(len(weights) > 0, "weights", "none", "at least one")
+    expects_positive(iterations=iterations)
+    random = torch.Generator().manual_seed(0)
+    v: Sequence[Tensor] = start or [
+        torch.randn(w.shape, generator=random).to(w) for w in weights
+    ]
+    with sdpa_kernel(SDPBackend.MATH):  # the fast attention has no second derivative
+        gradient = torch.autograd.grad(loss(), weights, create_graph=True)
+    for _ in range(iterations):
+        length = _inner(v, v).sqrt()
+        u = [x / length for x in v]
+        v = torch.autograd.grad(_inner(gradient, u), weights, retain_graph=True)
+    return float(_inner(u, v)), u

@@ -1,0 +1,190 @@
+"""What a run is asked to do, written beside its work: so that it is taken up, or further, with nothing but its folder. Written by hand."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from tlm_book.checks import expects
+from tlm_book.files import new_file, new_folder
+from tlm_book.tokenization import HubTokenizer, Tokenizer
+from tlm_book.training.checkpoint import (
+    BEGIN,
+    checkpoints,
+    read_log,
+    read_notes,
+    write_checkpoint,
+)
+from tlm_book.training.config import Size, TrainConfig, model_for, plan
+from tlm_book.training.folder import load, own_weights, save, with_weights
+from tlm_book.training.logs import BOARD
+from tlm_book.training.text import LEAST_BYTES, Paths, text_files
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with", "further", "left_behind", "new_job", "read_job"]
+
+JOB, STATE = "run.json", "state.safetensors"
+Begin = str | os.PathLike[str] | tuple[Any, Any]  # a folder with a model, or (model, tokenizer)
+LONGEST = 1024  # tokens in a window, unless more are asked for
+SIZES = ("vocab_size", "d_model", "layers", "heads")  # what a model that is there has already
+
+
+@dataclass(frozen=True)
+class Job:
+    """Text, sizes and settings of a run. `begin`: the folder of the model from which it goes on, if there is one."""
+
+    data: list[str]
+    size: Size
+    config: TrainConfig
+    preset: str | None = None
+    begin: str | None = None
+    further: bool = False  # whether a finished run is taken further
+
+    def write(self, file: Path, **notes: Any) -> None:
+        """Write it into a file, with notes."""
+        with new_file(file) as part:
+            part.write_text(json.dumps({**dataclasses.asdict(self), **notes}, indent=2) + "\n", encoding="utf-8")
+
+    def expects_same(self, folder: Path, data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any]) -> None:
+        """ValueError that names what is given now and was other when the run was begun."""
+        theirs = {**dataclasses.asdict(self.size), **dataclasses.asdict(self.config), "preset": self.preset, "begin": self.begin, "path": self.data}
+        given = {"path": None if data is None else absolute(data), "preset": preset, "begin": None if begin is None else named(begin), **choices}
+        for name, value in given.items():
+            if value is not None:
+                expects(name in theirs, "choices", [name], f"names among {sorted(theirs)}")
+                wants = f"{theirs[name]!r}, with which the run in {str(folder)!r} was begun"
+                expects(value == theirs[name], name, repr(value), wants)
+
+
+def named(begin: Begin) -> str:
+    """The folder of a model, as it is called from anywhere; of one that is given there is none."""
+    return "a model that was given" if isinstance(begin, tuple) else absolute(begin)[0]
+
+
+def absolute(data: Any) -> list[str]:
+    """The paths, as they are called from anywhere."""
+    return [os.path.abspath(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)]
+
+
+def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any]) -> Job:
+    """A new run. Without data it is on the text of the run that made the model in `begin`. ValueError for too little text, wrong sizes, and sizes
+    beside a model that has its own.
+    """
+    place = None if begin is None else named(begin)
+    if data is None:
+        wants = "a text file" if place is None else f"a text file: nothing is known of the text behind it ({place})"
+        expects(place is not None and (Path(place) / JOB).is_file(), "path", "none", wants)
+        data = read_job(Path(str(place))).data
+    files = text_files(data)
+    n_bytes = sum(file.stat().st_size for file in files)
+    few = f"{n_bytes} bytes in {', '.join(repr(str(f)) for f in files[:3])}"
+    expects(n_bytes >= LEAST_BYTES, "path", few, f"at least {LEAST_BYTES} bytes of text")
+    if begin is None:
+        size, config = plan(n_bytes, **choices)
+        model_for(size, size.vocab_size, preset)  # wrong sizes are found before the work begins
+    else:
+        own = {name: value for name, value in {**choices, "preset": preset}.items() if name in (*SIZES, "preset") and value is not None}
+        for name, value in own.items():
+            expects(False, name, value, "none: the model that is gone on from has its own")
+        gentle: dict[str, Any] = {"lr": 1.5e-4, "token_noise": 0.0}  # it has learned much already
+        size, config = plan(n_bytes, **gentle | dict(choices))
+        size = size_of(begin_of(begin)[0].config, size, choices.get("context"))
+    return Job(absolute(data), size, config, preset, place)
+
+
+def read_job(folder: Path) -> Job:
+    """What `Job.write` wrote; ValueError for anything else."""
+    try:
+        said = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        config = {**said["config"], "betas": tuple(said["config"]["betas"])}
+        return Job(said["data"], Size(**said["size"]), TrainConfig(**config), said["preset"], said["begin"], said["further"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / JOB}: got no notes of a run ({error}), want what `train` wrote") from error
+
+
+# From a model that is there
+
+
+def begin_of(begin: Begin) -> tuple[TransformerLM, Any]:
+    """(model, tokenizer): those that are given, or those in a folder that `save` wrote. TypeError for another model, ValueError without tokenizer."""
+    model, tokenizer = begin if isinstance(begin, tuple) else load(begin)
+    expects(isinstance(model, TransformerLM), "begin", f"a model of type {type(model).__name__}", "a TransformerLM", TypeError)
+    expects(tokenizer is not None, "begin", "a model without a tokenizer", "one with its tokenizer")
+    return model, tokenizer
+
+
+def size_of(config: Config, size: Size, context: int | None) -> Size:
+    """The size of a model that is there, for windows of so many tokens; None: of as many as it reads. ValueError for more than these, and where
+    none was chosen and it reads very many.
+    """
+    most = config.max_len
+    n = most if context is None else context
+    expects(n <= most, "context", n, f"at most {most}, what the model reads")
+    expects(context is not None or n <= LONGEST, "context", "none", f"a number of tokens: the model reads {most}, for which few machines have room")
+    return dataclasses.replace(size, vocab_size=config.vocab_size, d_model=config.d_model, layers=config.n_layers, heads=config.n_heads, context=n)
+
+
+def begin_with(work: Path, begin: Begin, n: int) -> None:
+    """Put the model from which the run goes on beside its work, in float32, for texts of at most n tokens. Errors as in `begin_of`."""
+    model, tokenizer = begin_of(begin)
+    save(work / BEGIN, shortened(model.float(), n), tokenizer)
+
+
+def shortened(model: TransformerLM, n: int) -> TransformerLM:
+    """The same model for texts of at most n tokens."""
+    if n == model.config.max_len:
+        return model
+    weights = {name: w[:n].contiguous() if name == "position.table" else w for name, w in own_weights(model).items()}
+    return with_weights(model.config.replace(max_len=n), weights)
+
+
+def begun_with(work: Path) -> tuple[TransformerLM, Tokenizer | HubTokenizer] | None:
+    """(model, tokenizer) that `begin_with` put there, if it did."""
+    return load(work / BEGIN) if (work / BEGIN).is_dir() else None
+
+
+# A run that is finished, and goes further
+
+
+def left_behind(work: Path, job: Job) -> dict[str, Path]:
+    """{name: file}: what a finished run leaves in its model's folder, so that it can be taken further."""
+    last, done = checkpoints(work)[-1], work / ".done.json"
+    dataclasses.replace(job, further=False).write(done, notes=read_notes(last))
+    return {JOB: done, STATE: last / STATE} | ({BOARD: work / BOARD} if (work / BOARD).is_dir() else {})
+
+
+def further(out: Path, work: Path, steps: int | None) -> Job:
+    """Make the work of a finished run anew, as it was after its last step, with more steps to go. ValueError when there are not more, or when
+    the model's folder is not as the run left it.
+    """
+    job, (model, tokenizer) = read_job(out), load(out)
+    notes = json.loads((out / JOB).read_text(encoding="utf-8")).get("notes")
+    there = isinstance(notes, dict) and (out / STATE).is_file()
+    expects(there, "folder", f"{str(out)!r} without {STATE}", "what a finished run left there")
+    done = notes["step"]
+    wants = f"a number of steps greater than {done}: the run in {str(out)!r} is finished"
+    expects(steps is not None and steps > done, "steps", "none" if steps is None else steps, wants)
+    assert steps is not None
+    job = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=steps), further=True)
+    run = notes["run"] | {"training": notes["run"]["training"] | {"steps": steps}}
+    with new_folder(work) as part:
+        log = read_log(out / "log.jsonl", done)
+        shutil.copyfile(out / "log.jsonl", part / "log.jsonl")
+        shutil.copyfile(out / "tokenizer.json", part / "tokenizer.json")
+        if (out / BOARD).is_dir():
+            shutil.copytree(out / BOARD, part / BOARD)
+        best = min((entry for entry in log if "held_out" in entry), key=lambda entry: entry["held_out"])
+        if best["step"] != done:
+            weights = {f"model.{name}": w for name, w in load_file(out / "model.safetensors").items()}
+            write_checkpoint(part, int(best["step"]), weights, {"run": run, "held_out": best["held_out"]})
+        write_checkpoint(part, done, load_file(out / STATE), {"run": run, "held_out": notes["held_out"]})
+        if isinstance(tokenizer, HubTokenizer) or job.begin is not None:
+            save(part / BEGIN, model, tokenizer)
+        job.write(part / JOB)
+    return job

@@ -1,0 +1,42 @@
+"""What each step has to say, for programs, for tables and for TensorBoard. Written by hand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BOARD", "COLUMNS", "Entry", "board_writer", "logs", "write_board"]
+
+Entry = dict[str, int | float]  # of the log: what one step has to say
+COLUMNS = ("step", "lr", "loss", "held_out")
+BOARD = "tensorboard"  # the folder of TensorBoard's files
+
+
+def logs(entries: Sequence[Mapping[str, Any]], head: bool = True) -> dict[str, str]:
+    """{file: text}: the log with one entry a line, and as a table for a spreadsheet, which begins with the names of its columns."""
+    rows = [",".join(str(entry.get(name, "")) for name in COLUMNS) for entry in entries]
+    table = [",".join(COLUMNS), *rows] if head else rows
+    listed = [json.dumps(dict(entry)) for entry in entries]
+    return {"log.jsonl": _text(listed), "log.csv": _text(table)}
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(line + "\n" for line in lines)
+
+
+def board_writer() -> Any:
+    """The class that writes TensorBoard's files; ImportError without the package tensorboard."""
+    try:
+        return import_module("torch.utils.tensorboard").SummaryWriter
+    except ImportError as error:
+        raise ImportError("tensorboard: got no such library, want it installed: pip install tensorboard") from error
+
+
+def write_board(board: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Add the entries to what this writer has written, and put it on the disk."""
+    for entry in entries:
+        for name in COLUMNS[1:]:
+            if name in entry:
+                board.add_scalar(name, entry[name], entry["step"])
+    board.flush()
