@@ -1,4 +1,4 @@
-"""The command line: `python -m tlm_book train …`, `… generate …`, `… export …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
+"""The command line: `python -m tlm_book train …`, `… generate …`, `… export …`, `… page …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
 import importlib
 import json
@@ -102,6 +102,17 @@ def export(options: dict[str, Any]) -> str:
     )
 
 
+def page(options: dict[str, Any]) -> str:
+    """Write one HTML file in which the model answers while one types."""
+    from tlm_book.training import shipped
+    from tlm_book.viewer import playground
+
+    folder, out = options["model"], options["out"]
+    model, tokenizer = shipped() if folder is None else model_of(folder)
+    playground(model, tokenizer, options["text"], title=options["title"]).save(out)
+    return f"{out} holds the model and all it needs: open it in a browser, without a network"
+
+
 def audit(options: dict[str, Any]) -> tuple[str, int]:
     """The report, and 1 unless it is ok."""
     from tlm_book.auditing import audit
@@ -167,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     options = vars(parser.parse_args(argv))
     command, status = options["command"], 0
-    run = {"train": train, "generate": generate, "export": export, "audit": audit, "prove": prove}[command]
+    run = {"train": train, "generate": generate, "export": export, "page": page, "audit": audit, "prove": prove}[command]
     try:
         refuse(options)
         del options["command"]

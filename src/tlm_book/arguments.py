@@ -73,6 +73,13 @@ def _new(text: str) -> str:
     return text
 
 
+def _page(text: str) -> str:
+    if Path(text).suffix != ".html" or Path(text).exists():
+        got = f"{text!r}, which exists" if Path(text).exists() else repr(text)
+        raise argparse.ArgumentTypeError(f"got {got}, want a name that ends in .html, of a file that does not exist yet")
+    return text
+
+
 def _factory(text: str) -> str:
     path, _, name = text.partition(":")
     if not path or not name or path.startswith("."):
@@ -100,13 +107,14 @@ _EXAMPLES = """examples:
   python -m tlm_book generate --model my-model --prompt "The tide"
   python -m tlm_book train --preset gpt2 --data essays.txt --out mine  a model of GPT-2's kind
   python -m tlm_book export --model mine --out mine-hf                 write it for transformers
+  python -m tlm_book page --model mine --out mine.html                 a page on which it answers while one types
   python -m tlm_book train --from mine --data letters.txt --out tuned  go on from a model
 Each command has more to say: python -m tlm_book train --help"""
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The five commands and their options."""
-    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, let one write, hand it to another library, ask whether a model sees the future, or prove that it does not.")
+    """The six commands and their options."""
+    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, let one write, hand it to another library or to a page, ask whether a model sees the future, or prove that it does not.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
@@ -158,6 +166,12 @@ def arguments() -> argparse.ArgumentParser:
     export.add_argument("--model", metavar="DIR", required=True, type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     export.add_argument("--to", choices=["hf"], default="hf", help="hf: Hugging Face's files, which transformers loads (default)")
     export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
+
+    page = commands.add_parser("page", help="make a page on which a model answers while one types", description="One HTML file with the model in it, which computes its scores, its attention and its next token at every key; it needs no network.")
+    page.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a small GPT-2 or model of Llama's family (default: the shipped model)")
+    page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
+    page.add_argument("--text", default="", help="what stands there at first (default: nothing)")
+    page.add_argument("--title", help="a line above")
 
     audit = commands.add_parser("audit", help="does a model see the future? status 1 when it does")
     audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")

@@ -159,6 +159,15 @@ def test_export_without_counterpart_names_field_and_preset(trained, tmp_path):
     assert refused(run, "--model: got one with activation = 'relu', want 'gelu_tanh'", "train --preset gpt2") and not (tmp_path / "theirs").exists()
 
 
+def test_a_page_of_ones_own_model(trained, tmp_path):
+    run = command("page", "--model", trained[0], "--out", "mine.html", "--text", "The <sea>", "--title", "Mine", cwd=tmp_path)
+    assert run.returncode == 0 and "open it in a browser" in run.stdout, run.stderr
+    page = (tmp_path / "mine.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>") and "The &lt;sea&gt;" in page and "http://" not in page.replace("http://www.w3.org", "")
+    again = command("page", "--model", trained[0], "--out", "mine.html", cwd=tmp_path)
+    assert again.returncode == 2 and again.stderr.startswith("tlm_book: error: --out: got 'mine.html', which exists")
+
+
 def test_missing_file(tmp_path):
     assert refused(command("train", "--data", tmp_path / "none.txt", "--out", tmp_path / "m", *TINY), "none.txt")
     assert not (tmp_path / "m").exists()
@@ -270,7 +279,7 @@ def test_audit_refuses(models, arguments, words):
 
 def test_help_names_the_commands():
     run = fresh("--help")
-    assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "export", "audit", "prove", "examples:"))
+    assert run.returncode == 0 and all(name in run.stdout for name in ("train", "generate", "export", "page", "audit", "prove", "examples:"))
     bare = command()
     assert bare.returncode == 2 and bare.stderr == run.stdout
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book
@@ -291,6 +300,7 @@ EARLY = {
     "--from: got nothing at 'none', want a folder with a model": ["train", "--from", "none", "--out", "new"],
     "--heads: got it with --from": ["train", "--from", "here", "--out", "new", "--heads", "2"],
     "--preset: got it with --book": ["train", "--book", "--preset", "gpt2", "--out", "new"],
+    "--out: got 'mine.txt', want a name that ends in .html": ["page", "--out", "mine.txt"],
     "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],
 }
 
