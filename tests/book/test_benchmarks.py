@@ -60,6 +60,9 @@ def test_machines_side_by_side():
     both = harness.abreast({"A(R) Processor, 2 cores": first, "B, 4 cores": second}, ("size",), ("ms",))
     assert both == [{"size": "S", "A: ms": 1, "B: ms": None}, {"size": "L", "A: ms": 2, "B: ms": 3}, {"size": "XL", "A: ms": None, "B: ms": 4}]
     assert harness.abreast({"A, 2 cores": first, "B, 4 cores": []}, ("size",), ("ms",)) == [{"size": "S", "A: ms": 1}, {"size": "L", "A: ms": 2}]
+    more = [row | {"more": "x"} for row in first]
+    assert harness.abreast({"A": more}, ("size",), ("ms", "more"), few=("ms",)) == more
+    assert harness.abreast({"A": more, "B": second}, ("size",), ("ms", "more"), few=("ms",))[0] == {"size": "S", "A: ms": 1, "B: ms": None}
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
 
 

@@ -57,7 +57,7 @@ class View(Picture):
     `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
     """
 
-    _esm = module("attention", "look", "shades", "names")
+    _esm = module("attention", "look", "shades", "names", "panel", "words", "save")
     _word = "attention"
     layer = traitlets.Int(0).tag(sync=True, picture=True)
     head = traitlets.Int(0).tag(sync=True, picture=True)

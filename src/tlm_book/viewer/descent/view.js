@@ -41,6 +41,17 @@ function path(surface, rule, rate, beta, steps, start) {
   return points;
 }
 
+// The part of the segment from a to b that lies in the picture, or null.
+function within(a, b) {
+  const dx = b[0] - a[0], dy = b[1] - a[1];
+  let from = 0, to = 1;
+  for (const [p, q] of [[-dx, a[0] + WIDE], [dx, WIDE - a[0]], [-dy, a[1] + HIGH], [dy, HIGH - a[1]]]) {
+    if (p === 0 && q < 0) return null;
+    if (p < 0) from = Math.max(from, q / p); else if (p > 0) to = Math.min(to, q / p);
+  }
+  return from > to ? null : [from ? [a[0] + from * dx, a[1] + from * dy] : a, to < 1 ? [a[0] + to * dx, a[1] + to * dy] : b];
+}
+
 function render({ model, el }) {
   const { title } = model.get("data"), KEYS = ["surface", "rule", "rate", "beta", "steps", "x", "y"];
   const select = (key, name, options) => {
@@ -63,7 +74,17 @@ function render({ model, el }) {
   const list = rows("along the path", ["step", "across", "up", "f"]);
   let width = 0;
   const unit = () => width / (2 * WIDE), px = ([x, y]) => [(x + WIDE) * unit(), (HIGH - y) * unit()];
-  const line = (points) => `M${points.map((p) => px(p).map((v) => clamp(v, -9999, 9999).toFixed(1)).join(" ")).join("L")}`;
+  const at = (p) => px(p).map((v) => v.toFixed(1)).join(" ");
+  const line = (points) => {
+    let d = "", last = null;
+    for (let t = 1; t < points.length; t++) {
+      const part = within(points[t - 1], points[t]);
+      if (!part) continue;
+      d += `${part[0] === last ? "" : `M${at(part[0])}`}L${at(part[1])}`;
+      last = part[1];
+    }
+    return d;
+  };
 
   function show() {
     const [surface, rule, rate, beta, steps, x, y] = KEYS.map((key) => model.get(key)), { f, low, level } = SURFACES[surface];
@@ -75,10 +96,10 @@ function render({ model, el }) {
     const last = points.length - 1, shown = [0, 1, 2, 5, 10, 20, 50, 100].filter((t) => t < last).concat(last);
     list.show(shown.map((t) => [`${t}`, ...points[t].map((v) => data(v, number(v))), data(f(...points[t]), number(f(...points[t])))]));
     if (!width) return;
-    const shapes = LEVELS.map((c) => svg("path", { class: "level", d: `${line(Array.from({ length: 121 }, (_, k) => level(c, (k / 60) * Math.PI)))}Z` }));
-    const [cx, cy] = px(low), near = points.filter((p) => Math.hypot(...p) < 1e3);
+    const shapes = LEVELS.map((c) => svg("path", { class: "level", d: line(Array.from({ length: 121 }, (_, k) => level(c, (k / 60) * Math.PI))) }));
+    const [cx, cy] = px(low), near = points.filter(([x, y]) => Math.abs(x) <= WIDE && Math.abs(y) <= HIGH);
     shapes.push(svg("path", { class: "low", d: `M${cx - 5} ${cy}H${cx + 5}M${cx} ${cy - 5}V${cy + 5}` }), svg("path", { class: "path", d: line(points) }));
-    near.forEach((p, t) => { const [at, up] = px(p); shapes.push(svg("circle", { class: t ? "dot" : "start", cx: at, cy: up, r: t ? 2.6 : 5 })); });
+    near.forEach((p, t) => { const [cx, cy] = px(p); shapes.push(svg("circle", { class: t ? "dot" : "start", cx, cy, r: t ? 2.6 : 5 })); });
     drawing.setAttribute("width", width);
     drawing.setAttribute("height", 2 * HIGH * unit());
     drawing.replaceChildren(...shapes);
