@@ -88,7 +88,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
+	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
+	$(BIN)/python benchmarks/inside.py
 
 # Everything that needs a GPU. Its results become one entry of benchmarks/gpu.json, which the book's pages show.
 gpu: $(READY)

@@ -1,17 +1,20 @@
 """Writing 256 tokens after 16, greedily, one text, float32, beside Hugging Face's GPT2LMHeadModel.generate with its cache (sdpa),
-with the same weights; and the cost of the n-th token.
+with the same weights; batches of texts; weights in fewer bits; the forms of the products; and the cost of the n-th token.
 
     python benchmarks/decoding.py [--rounds 9] [--device cpu] [--compile]
 
 Before anything is timed, the two must write the same tokens. The ratio is their time over ours, round by round: above 1, ours is faster.
 GPT-2's activation is a formula of several elementwise steps there ("gelu_new"); the fused kernel ("gelu_pytorch_tanh") computes the same
 function faster, so both are measured. Ours is the whole of `generate`, with the copy of the weights that it makes first.
-The cost of the n-th token is the median over the eight steps around n; its slope is that of the line through the points
-(log n, log cost) by least squares. Writes decoding.json, decoding.md and decoding.svg.
+The limit is measured in the same rounds: a step reads every weight once, so it cannot be faster than a plain sum over the matrices (`Tensor.sum`, one
+after the other, all threads). The cost of the n-th token is the median over the eight steps around n; its slope is that of the line through the points
+(log n, log cost) by least squares. Writes decoding.json, decoding.md and decoding.svg; takes about three minutes on two cores.
 """
 
+import functools
 import math
 import statistics
+from collections.abc import Callable
 
 import harness
 import torch
@@ -20,16 +23,20 @@ from speed import copy_weights
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from tlm_book.inference import CachedModel, generate
+from tlm_book.inference.products import FORMS, forget
 from tlm_book.transformer_lm import Config, TransformerLM
 
 SIZES = {
     "S": {"n_layers": 4, "n_heads": 4, "d_model": 128, "vocab_size": 512},
     "L": {"n_layers": 6, "n_heads": 8, "d_model": 512, "vocab_size": 8192},
 }
-GOALS = {"S": (4.0, 0.15), "L": (2.2, 0.10)}  # ratio, slope
+GOALS = {"S": (4.0, 0.15), "L": (2.0, 0.10)}  # ratio, slope
 PROMPT, NEW, CONTEXT = 16, 256, 1040
 ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")
-COLUMNS = ("ours, ms", "theirs, ms", "ratio", "by processor time", "tokens/s")
+BATCHES, BATCH_NEW = (1, 4, 16, 64), 64
+BITS = {"float32": None, "bfloat16": "bfloat16", "int8": "int8"}
+FEW = {"writing": ("ratio", "tokens/s", "limit, tokens/s"), "batches": ("ours, tokens/s", "ratio"), "fewer bits": ("gain", "off by")}
+COLUMNS = ("ours, ms", "theirs, ms", "ratio", "by processor time", "tokens/s", "limit, tokens/s", "of the limit")
 LENGTHS = (64, 128, 256, 512, 1024)
 
 
@@ -49,29 +56,89 @@ def models(size: dict[str, int], activation: str, device: str) -> tuple[Transfor
     return ours.to(device).eval(), theirs.to(device).eval()
 
 
+def read_once(model: TransformerLM) -> Callable[[], None]:
+    """A plain sum over every matrix that a step multiplies."""
+    matrices = [product.W for product in CachedModel(model, products="linear").products.all]
+    return lambda: [W.sum() for W in matrices] and None
+
+
+def their_text(theirs: GPT2LMHeadModel, x: torch.Tensor, n_new: int) -> torch.Tensor:
+    options = {"do_sample": False, "use_cache": True, "pad_token_id": 0}
+    return theirs.generate(x, attention_mask=torch.ones_like(x), max_new_tokens=n_new, **options)
+
+
 def writing(name: str, activation: str, options: object) -> dict[str, object]:
-    """One row of the table: both write, in turn."""
+    """One row of the table: both write, in turn, and the weights are summed."""
     ours, theirs = models(SIZES[name], activation, options.device)
     x = torch.randint(SIZES[name]["vocab_size"], (1, PROMPT), device=options.device)
-
-    def our_text() -> torch.Tensor:
-        return generate(ours, x, NEW, temperature=0, compile=options.compile)
-
-    def their_text() -> torch.Tensor:
-        return theirs.generate(x, attention_mask=torch.ones_like(x), max_new_tokens=NEW, do_sample=False, use_cache=True, pad_token_id=0)
-
-    same = int((our_text() == their_text()).long().cumprod(1).sum()) - PROMPT
+    jobs = {
+        "ours": lambda: generate(ours, x, NEW, temperature=0, compile=options.compile),
+        "theirs": lambda: their_text(theirs, x, NEW),
+        "sum": read_once(ours),
+    }
+    same = int((jobs["ours"]() == jobs["theirs"]()).long().cumprod(1).sum()) - PROMPT
     if same < 32:  # from then on a near tie may be rounded to either side
         raise SystemExit(f"{name}: the two write the same only for {same} tokens, so their times cannot be compared")
-    found = harness.side_by_side({"ours": our_text, "theirs": their_text}, options.rounds, warmup=1, device=options.device)
+    found = harness.side_by_side(jobs, options.rounds, warmup=1, device=options.device)
     wall, processor = (harness.ratio(found["theirs"], found["ours"], clock) for clock in ("wall", "processor"))
+    each, limit = (1 / statistics.median(found[who].wall) for who in ("ours", "sum"))
     row = {
         "size": name, "their activation": activation, "ours, ms": found["ours"].ms(), "theirs, ms": found["theirs"].ms(),
         "ratio": wall.text(), "by processor time": processor.text(), "goal": GOALS[name][0],
-        "tokens/s": round(NEW / statistics.median(found["ours"].wall)),
-    }
+        "tokens/s": round(NEW * each), "limit, tokens/s": round(limit), "of the limit": f"{NEW * each / limit:.0%}",
+    }  # fmt: skip
     print(row, flush=True)
     return row
+
+
+def batches(name: str, options: object) -> list[dict[str, object]]:
+    """Tokens a second of several texts side by side, ours and theirs."""
+    ours, theirs = models(SIZES[name], "gelu_pytorch_tanh", options.device)
+    rows = []
+    for B in BATCHES:
+        x = torch.randint(SIZES[name]["vocab_size"], (B, PROMPT), device=options.device)
+        jobs = {"ours": lambda: generate(ours, x, BATCH_NEW, temperature=0, compile=options.compile), "theirs": lambda: their_text(theirs, x, BATCH_NEW)}
+        found = harness.side_by_side(jobs, max(3, options.rounds // 2), warmup=1, device=options.device)
+        speed = {f"{who}, tokens/s": round(B * BATCH_NEW / statistics.median(times.wall)) for who, times in found.items()}
+        rows.append({"texts": B, "size": name} | speed | {"ratio": harness.ratio(found["theirs"], found["ours"]).text()})
+        print(rows[-1], flush=True)
+    return rows
+
+
+@torch.inference_mode()
+def continued(cached: CachedModel, x: torch.Tensor) -> torch.Tensor:
+    """The likeliest tokens after x, by a model that stands ready."""
+    token = cached.read(x).argmax(-1)
+    return torch.stack([token, *(token := cached.step(token).argmax(-1) for _ in range(NEW - 1))], 1)
+
+
+def fewer_bits(name: str, options: object) -> list[dict[str, object]]:
+    """Weights in fewer bits: time, gain, and how long the text stays the same."""
+    ours, _ = models(SIZES[name], "gelu_new", options.device)
+    x = torch.randint(SIZES[name]["vocab_size"], (1, PROMPT), device=options.device)
+    ready = {bits: CachedModel(ours, weights=stored) for bits, stored in BITS.items()}
+    jobs = {bits: functools.partial(continued, cached, x) for bits, cached in ready.items()}
+    texts, scores = ({bits: run() for bits, run in some.items()} for some in (jobs, {bits: functools.partial(cached.read, x) for bits, cached in ready.items()}))
+    found = harness.side_by_side(jobs, options.rounds, warmup=1, device=options.device)
+    rows = []
+    for bits, times in found.items():
+        off = (scores[bits] - scores["float32"]).abs().max() / scores["float32"].std()
+        same = int((texts[bits] == texts["float32"]).long().cumprod(1).sum())
+        rows.append({"weights": bits, "size": name, "ms": times.ms(), "gain": harness.ratio(found["float32"], times).text(), "off by": f"{off:.2%}", "same tokens": same})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def forms(name: str, options: object) -> list[dict[str, object]]:
+    """The forms that were tried for the products of one row, and the one that was chosen."""
+    ours, _ = models(SIZES[name], "gelu_new", options.device)
+    forget()
+    cached = CachedModel(ours)
+    cached.read(torch.randint(SIZES[name]["vocab_size"], (1, PROMPT), device=options.device))
+    return [
+        {"matrix": f"{d} × {out}", "size": name} | {form: round(choice.milliseconds[form], 3) for form in FORMS if form in choice.milliseconds} | {"chosen": choice.form}
+        for (d, out, _), choice in cached.products.choices.items()
+    ]
 
 
 def cost(name: str, options: object) -> dict[str, object]:
@@ -99,17 +166,31 @@ def cost(name: str, options: object) -> dict[str, object]:
 
 def by_length(report: harness.Report) -> list[dict[str, object]]:
     return [
-        {"size": row["size"]} | {f"n = {n}": ms for n, ms in zip(LENGTHS, row["wall, ms"], strict=True)}
+        {"model": row["size"]} | {f"n = {n}": ms for n, ms in zip(LENGTHS, row["wall, ms"], strict=True)}
         | {"slope": row["slope, wall"], "by processor time": row["slope, processor"], "goal": row["goal"]}
         for row in report["cost"]
     ]  # fmt: skip
 
 
 def page(entries: harness.Entries) -> str:
-    rows = harness.abreast({name: report["writing"] for name, report in entries.items()}, ("size", "their activation"), COLUMNS)
-    text = f"{NEW} tokens after {PROMPT}, medians and quartiles; ratio: theirs / ours.\n\n{harness.table(rows)}\n\n"
-    said = lambda report: f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n{report['rounds']} rounds; {harness.about(report['machine'])}."
-    return text + harness.sections(entries, said)
+    """The machines side by side, and what else was found on each."""
+    side = lambda what, keys, columns: harness.abreast({name: report.get(what, []) for name, report in entries.items()}, keys, columns, FEW[what])
+    text = f"{NEW} tokens after {PROMPT}, one text; ratio: theirs / ours; limit: a plain sum over the weights.\n\n"
+    text += f"{harness.table(side('writing', ('size', 'their activation'), COLUMNS))}\n\n{harness.measured(entries)}\n\n"
+    if any(report.get("batches") for report in entries.values()):
+        text += f"{BATCH_NEW} tokens after {PROMPT} in each of several texts.\n\n"
+        text += f"{harness.table(side('batches', ('texts', 'size'), ('ours, tokens/s', 'theirs, tokens/s', 'ratio')))}\n\n"
+        text += "Weights in fewer bits: how far the scores after the prompt are off at most (1: as far as they spread), and for how many tokens the text is the same.\n\n"
+        text += f"{harness.table(side('fewer bits', ('weights', 'size'), ('ms', 'gain', 'off by', 'same tokens')))}\n\n"
+    return text + harness.sections(entries, lambda report: said(report, alone=len(entries) == 1))
+
+
+def said(report: harness.Report, alone: bool) -> str:
+    text = "" if alone else f"One text, all figures.\n\n{harness.table(report['writing'])}\n\n"
+    if report.get("forms"):
+        text += f"Milliseconds of one product of a row, from memory, in each form.\n\n{harness.table(report['forms'])}\n\n"
+    text += f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n"
+    return text + f"Medians of {report['rounds']} rounds, with quartiles; {harness.about(report['machine'])}."
 
 
 def draw(report: harness.Report, axes: object) -> None:
@@ -126,9 +207,11 @@ def main() -> None:
         return harness.rewrite(options.out, "decoding", page, draw)
     transformers.logging.set_verbosity_error()
     rows = [writing(name, activation, options) for name in SIZES for activation in ACTIVATIONS]
-    costs = [cost(name, options) for name in SIZES]
-    facts = harness.torch_machine(options.device, transformers=transformers.__version__)
-    report = {"machine": facts, "rounds": options.rounds, "compile": options.compile, "sizes": SIZES, "writing": rows, "cost": costs}
+    report = {
+        "machine": harness.torch_machine(options.device, transformers=transformers.__version__), "rounds": options.rounds, "compile": options.compile,
+        "sizes": SIZES, "writing": rows, "batches": [row for name in SIZES for row in batches(name, options)], "fewer bits": fewer_bits("L", options),
+        "forms": forms("L", options), "cost": [cost(name, options) for name in SIZES],
+    }  # fmt: skip
     harness.write(options.out, "decoding", report, page, draw)
 
 

@@ -236,15 +236,25 @@ def sections(found: Entries, text_of: Callable[[Report], str]) -> str:
     return "\n".join(f"## {name}\n\n{text}" for name, text in texts.items()) if len(texts) > 1 else "".join(texts.values())
 
 
+def measured(found: Entries) -> str:
+    """The machines and the days of the measurements, as a line below a table (which `quoting` takes along)."""
+    return "Measured on " + "; ".join(f"{name}, {report['machine']['date']}" for name, report in found.items()) + "."
+
+
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """The machines' names without marks and cores, where they still differ then: "Intel(R) Xeon(R) Processor, 2 cores" is "Intel Xeon"."""
     shorts = {name: " ".join(re.sub(r"\((R|TM)\)|Processor|, \d+ cores", " ", name).split()) for name in names}
     return shorts if len(set(shorts.values())) == len(shorts) else dict(zip(shorts, shorts))
 
 
-def abreast(tables: Mapping[str, Sequence[Mapping[str, object]]], keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, object]]:
-    """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine."""
+def abreast(
+    tables: Mapping[str, Sequence[Mapping[str, object]]], keys: Sequence[str], columns: Sequence[str], few: Sequence[str] | None = None
+) -> list[dict[str, object]]:
+    """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine that has rows, or only a `few` of them
+    where there are several machines, so that the table stays narrow."""
     prefix = {name: f"{short}: " if len(tables) > 1 else "" for name, short in short_names(tables).items()}
+    tables = {name: table_ for name, table_ in tables.items() if table_}
+    columns = few if few and len(tables) > 1 else columns
     rows: dict[tuple, dict[str, object]] = {}
     for table_ in tables.values():
         for row in table_:

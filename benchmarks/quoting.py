@@ -2,7 +2,8 @@
 
     python benchmarks/quoting.py
 
-In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is the table of that report that begins with
+In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is the table of that report (with the line that says where
+and when it was measured) that begins with
 the same column as the one that stands there now, or the first one; where a report has several such tables, their number stands behind the name:
 <!-- begin: benchmarks/NAME.md 2 -->, from 1 on.
 """
@@ -20,7 +21,7 @@ def tables(name: str) -> list[str]:
     """The tables of a report, in order; none when nothing has been measured."""
     path = HERE / f"{name}.md"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return re.findall(r"(?:^\|.*\n?)+", text, re.M)
+    return re.findall(r"(?:^\|.*\n)+(?:\nMeasured on .*\n)?", text, re.M)
 
 
 def quoted(text: str) -> str:

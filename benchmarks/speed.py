@@ -455,12 +455,12 @@ COLUMNS = {"side": ("ours, ms", "theirs, ms", "theirs / ours", "in processor tim
 
 def page(entries: harness.Entries) -> str:
     """The machines side by side, and what else was said of each."""
-    tables = {what: {name: report[what] for name, report in entries.items() if report[what]} for what in COLUMNS}
-    side = harness.abreast(tables["side"], ("size", "what", "beside"), COLUMNS["side"])
+    tables = {what: {name: report[what] for name, report in entries.items()} for what in COLUMNS}
+    side = harness.abreast(tables["side"], ("size", "what", "beside"), COLUMNS["side"], ("ours, ms", "theirs / ours"))
     parts = [f"One training step and one forward pass, float32 (GPT-2 124M: bfloat16). Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(side)}"]
-    if tables["steps"]:
-        steps = harness.abreast(tables["steps"], ("step",), COLUMNS["steps"])
-        parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(steps)}")
+    if any(tables["steps"].values()):
+        steps = harness.abreast(tables["steps"], ("step",), COLUMNS["steps"], ("S: gain", "L: gain"))
+        parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(steps)}\n\n{harness.measured(entries)}")
     return "\n\n".join([*parts, harness.sections(entries, said)])
 
 

@@ -37,11 +37,57 @@ function markRegions() {
 }
 
 // Mathematics: KaTeX sets the TeX that stands in the page (see site/tlm/math.py for the sign of the mask).
+function setFormula(box, tex = box.tex) {
+  const options = { displayMode: box.tagName === "DIV", throwOnError: false, errorColor: "currentColor" };
+  box.innerHTML = katex.renderToString(tex, options).replaceAll("△", "◺");
+}
+
 function setMathematics(root = document) {
   for (const box of root.querySelectorAll(".math:not(.is-set)")) {
-    const options = { displayMode: box.tagName === "DIV", throwOnError: false, errorColor: "currentColor" };
-    box.innerHTML = katex.renderToString(box.textContent, options).replaceAll("△", "◺");
+    box.tex = box.textContent;
+    setFormula(box);
     box.classList.add("is-set");
+  }
+}
+
+const SMALLEST_FORMULA = 0.72; // of its size: one that would have to be smaller scrolls
+
+// The parts of a formula between its wide spaces (those of braces and environments belong to their part).
+function partsOf(tex, spaces) {
+  const parts = [""];
+  let depth = 0;
+  for (const [sign] of tex.matchAll(/\\[a-zA-Z]+|\\[^]|[^]/g)) {
+    if (/^(\{|\\begin|\\left)$/.test(sign)) depth++;
+    if (/^(\}|\\end|\\right)$/.test(sign)) depth--;
+    if (depth === 0 && spaces.includes(sign)) parts.push("");
+    else parts[parts.length - 1] += sign;
+  }
+  return parts.filter((part) => part.trim());
+}
+
+// The two sides of a long equation below one another, at the left; and the next sides of a chain.
+function equationInLines(part) {
+  const sides = partsOf(part, ["="]);
+  return sides.length === 1 ? part : `\\begin{aligned}&${sides.join("\\\\[0.4em]&=")}\\end{aligned}`;
+}
+
+// Formulas side by side that are too wide for their place stand below one another; what would still have to scroll is cut at its equality signs.
+function breakWideFormulas() {
+  const boxes = [...document.querySelectorAll(".bd-article div.math.is-set")];
+  for (const box of boxes.filter((box) => box.broken)) {
+    setFormula(box);
+    box.broken = false;
+  }
+  const steps = [[["\\qquad"], 1], [["\\qquad", "\\quad"], 1], [["\\qquad", "\\quad"], SMALLEST_FORMULA]];
+  for (const [spaces, least] of steps) {
+    const wide = boxes.filter(({ firstChild: shown }) => shown.scrollWidth > shown.clientWidth + 1 && shown.clientWidth / shown.scrollWidth <= least);
+    for (const box of wide) {
+      const parts = partsOf(box.tex, spaces).map(least < 1 ? equationInLines : String);
+      const tex = parts.length > 1 ? `\\begin{gathered}${parts.join("\\\\[0.5em]")}\\end{gathered}` : parts[0];
+      if (tex === box.tex) continue;
+      box.broken = true;
+      setFormula(box, tex);
+    }
   }
 }
 
@@ -51,17 +97,18 @@ function fitWideBoxes() {
   for (const box of boxes) box.style.removeProperty("font-size");
   const widths = boxes.map((box) => [box.clientWidth, box.scrollWidth, parseFloat(getComputedStyle(box).fontSize)]);
   widths.forEach(([room, width, size], k) => {
-    if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : 0.72)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
+    if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : SMALLEST_FORMULA)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
   });
-  // Drawn pictures have 150 dots per inch and text of 8 to 10 points. One so wide that a phone would make it unreadable scrolls.
+  // Drawn pictures have 150 dots per inch and text of 8 to 10 points. One that would become too small to read scrolls.
   for (const picture of document.querySelectorAll(".bd-article .cell_output img")) {
-    const wide = picture.parentElement.clientWidth < 0.335 * picture.naturalWidth;
-    picture.style.minWidth = wide ? `${Math.round(0.45 * picture.naturalWidth)}px` : "";
+    const wide = picture.parentElement.clientWidth < 0.345 * picture.naturalWidth;
+    picture.style.minWidth = wide ? `${Math.round(0.5 * picture.naturalWidth)}px` : "";
   }
 }
 
 // Boxes that scroll must be reachable by keyboard; formulas too wide for their line get such a box.
 function markWideBoxes() {
+  breakWideFormulas();
   fitWideBoxes();
   for (const formula of document.querySelectorAll(".bd-article span.math")) {
     formula.classList.remove("too-wide");
@@ -83,6 +130,9 @@ function openFold() {
   if (target && fold && (target.closest("details") || target.classList.contains("cell-caption"))) fold.open = true;
   const curious = target?.closest("details.curious");
   if (curious) curious.open = true;
+  if (target?.id.startsWith("code-")) for (const cell of target.querySelectorAll("details.hide")) cell.open = true;
+  const tab = target?.closest(".sd-tab-content")?.previousElementSibling; // the label of a hidden tab
+  if (tab && !tab.control?.checked) tab.click();
 }
 
 // The theme follows the reader through a list of contents that it names wrongly; it would then follow every link.
@@ -92,8 +142,12 @@ function followContents() {
   else document.body.removeAttribute("data-bs-spy");
 }
 
-// Paper is light, whatever the screen is, and nobody can unfold it.
+// Paper is light, whatever the screen is, and nobody can unfold it. Above a check it says how it was checked.
 function printLight() {
+  for (const summary of document.querySelectorAll(".bd-article details.hide > summary")) {
+    const words = summary.querySelector(".collapsed")?.textContent ?? "";
+    if (words.startsWith("✓")) summary.dataset.words = words.replace(/ · show$/, "");
+  }
   const page = document.documentElement;
   let before = null;
   let folded = [];
@@ -128,7 +182,9 @@ window.addEventListener("load", () => {
   });
 });
 let waiting;
-window.addEventListener("resize", () => {
+const markSoon = () => {
   clearTimeout(waiting);
   waiting = setTimeout(markWideBoxes, 200);
-});
+};
+window.addEventListener("resize", markSoon);
+document.addEventListener("toggle", markSoon, true); // what was folded had no width before

@@ -11,7 +11,7 @@ On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HT
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
 `html` writes it out. `tabs` puts specification and implementation side by side, `curious` folds what a reader may skip. `math` writes the mathematics, `links` previews
 statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
-names of the package, `light` keeps the pages light.
+names of the package, `finder` what the search finds at once, `light` keeps the pages light.
 """
 
 import re
@@ -21,7 +21,7 @@ from zlib import crc32
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from tlm import api, catalogue, curious, glossary, light, links, math
+from tlm import api, catalogue, curious, finder, glossary, light, links, math
 from tlm.cells import CaptionsInFolds, CodeCells
 from tlm.html import add_nodes, warn, where
 from tlm.statements import Statements
@@ -85,6 +85,7 @@ def setup(app):
     glossary.setup(app)
     catalogue.setup(app)
     api.setup(app)
+    finder.setup(app)
     light.setup(app)
     # Pages are read anew when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))

@@ -14,6 +14,7 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from tlm.finder import note_code
 from tlm.html import cell_caption, warn
 
 HOWS = {  # the word in the cell: what a reader sees
@@ -48,6 +49,8 @@ class CodeCells(SphinxTransform):
             exports, checks = (marks.get(mark, "").replace(",", " ").split() for mark in ("export", "checks"))
             if not exports and not checks:
                 continue
+            if exports:
+                note_code(known, cell, exports[0], block.astext())
             anchor = f"check-{1 + len({a for cells in known['checks'].values() for a in cells})}" if checks else ""
             for name in checks:
                 known["checks"].setdefault(name, []).append(anchor)

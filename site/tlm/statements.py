@@ -39,8 +39,10 @@ class Statements(SphinxTransform):
         index = 1 + len({number for _, number, _ in self.known["statements"].values()})
         ids = ids or [f"{kind.lower()}-{index}"]
         has_math = any(isinstance(node, nodes.math) for node in title)
-        title_text = "" if has_math else "".join(node.astext() for node in title)
+        in_words = "".join(node.astext() for node in title)
+        title_text = "" if has_math else in_words
         for name in ids:
+            self.known.setdefault("titles", {})[name] = "" if "\\" in in_words else in_words  # for the search
             if name in self.known["statements"]:
                 warn(f"the statement {name} stands twice in this chapter", quote)
             self.known["statements"][name] = (kind, index, title_text)

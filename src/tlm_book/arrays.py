@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Shaped
 
-__all__ = ["as_array", "as_float64"]
+__all__ = ["as_array", "as_float64", "as_numbers"]
 
 
 def as_array(thing: Any) -> Any:
@@ -24,3 +24,15 @@ def as_array(thing: Any) -> Any:
 def as_float64(tensor: Any) -> Float64[np.ndarray, "..."]:
     """The numbers of a torch tensor as a float64 array of its own: a change of one is no change of the other."""
     return tensor.detach().double().cpu().numpy().copy()
+
+
+def as_numbers(rows: Any) -> Shaped[np.ndarray, "..."]:
+    """Nested lists of numbers, or of tensors, as one array. ValueError for rows of different lengths and for what is no number.
+
+    >>> as_numbers([[1, 0], [0.25, 0.75]]).shape
+    (2, 2)
+    """
+    array = np.asarray([as_array(row) for row in rows])
+    if array.dtype.kind not in "biufc":
+        raise ValueError(f"rows: got an array of dtype {array.dtype}, want numbers")
+    return array

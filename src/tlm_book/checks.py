@@ -110,7 +110,8 @@ def expects_length(argument: str, n: int, max_len: int) -> None:
 
 
 def shaped(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, its arrays checked against its annotations before its body runs.
+    """The function, its arrays checked against its annotations before its body runs. Lists, tuples and torch tensors are
+    made arrays first.
 
     An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number
     of axes. Int in an annotation wants integers, Float and Real real numbers; "| None" lets None through. The message gives the lengths that are known by then.
@@ -133,14 +134,15 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # Python's own message names the function
-        sizes: dict[str, int] = {}
+        given, sizes = bound.arguments, dict[str, int]()
         for name, annotation in wanted.items():
             if given.get(name) is not None or not _may_be_none(signature.parameters[name]):
+                given[name] = _made_array(name, given[name], annotation)
                 _expects_fit(name, given[name], annotation, sizes)
-        return function(*args, **kwargs)
+        return function(*bound.args, **bound.kwargs)
 
     return checked
 
@@ -153,6 +155,24 @@ def _array_type(annotation: Any) -> Any:
 
 def _may_be_none(parameter: inspect.Parameter) -> bool:
     return parameter.default is not parameter.empty or type(None) in typing.get_args(parameter.annotation)
+
+
+def _made_array(argument: str, thing: Any, wants: Any) -> Any:
+    """A list, a tuple or a torch tensor as an array; anything else as it is. What has to be real becomes float64, and stays whole otherwise."""
+    if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
+        return thing
+    from tlm_book.arrays import (  # numpy only where there are arrays
+        as_array,
+        as_numbers,
+    )
+
+    try:
+        array = as_array(thing) if hasattr(thing, "detach") else as_numbers(thing)
+    except (ValueError, TypeError):
+        wish = f"an array of shape ({', '.join(wants.dim_str.split())})"
+        expects(False, argument, f"a {type(thing).__name__} that is no array of numbers", wish, TypeError)
+    whole = not wants.__name__.startswith("Float") or array.dtype.kind not in "iu"
+    return array if whole else array.astype(float)
 
 
 def _expects_fit(argument: str, array: Any, wants: Any, sizes: dict[str, int]) -> None:

@@ -21,6 +21,7 @@ from tlm_book.derivation import (
     primitive,
     register_rule,
 )
+from tlm_book.inside import Watch
 
 __all__ = [
     "ACTIVATIONS",
@@ -152,6 +153,8 @@ class MixtureOfExperts(nn.Module):
     than there are, and for an unknown activation.
     """
 
+    watch: Watch | None = None  # while `run_with_cache` looks inside
+
     def __init__(
         self,
         d_model: int,
@@ -192,6 +195,8 @@ class MixtureOfExperts(nn.Module):
         return best.softmax(-1, wide).to(x.dtype), order[..., : self.n_experts_used]
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        if self.watch is not None:
+            return self._watched(x, self.watch)
         rows = x.reshape(-1, x.shape[-1])
         weights, chosen = self.route(rows)
         choices = chosen.flatten()  # choice c belongs to row c // n_experts_used
@@ -203,8 +208,25 @@ class MixtureOfExperts(nn.Module):
         return (weights.unsqueeze(-1) * back).sum(dim=-2).view_as(x)
 
     def _expert(self, e: int, x: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return F.linear(self._hidden(e, x), self.down[e])
+
+    def _hidden(self, e: int, x: Float[Tensor, "m d"]) -> Float[Tensor, "m f"]:
         gate = GATE_ACTIVATIONS[self.activation](F.linear(x, self.gate[e]))
-        return F.linear(gate * F.linear(x, self.up[e]), self.down[e])
+        return gate * F.linear(x, self.up[e])
+
+    def _watched(
+        self, x: Float[Tensor, "*batch d"], watch: Watch
+    ) -> Float[Tensor, "*batch d"]:
+        """The same, choice by choice: the hidden layer has the shape (*batch, k, f)."""
+        weights, chosen = self.route(x)
+        rows = x.unsqueeze(-2).expand(*chosen.shape, -1)  # once for each choice
+        hidden = x.new_empty(*chosen.shape, self.gate.shape[1])
+        for e in range(self.n_experts):
+            hidden[chosen == e] = self._hidden(e, rows[chosen == e])
+        hidden, results = watch("hidden", hidden), torch.empty_like(rows)
+        for e in range(self.n_experts):
+            results[chosen == e] = F.linear(hidden[chosen == e], self.down[e])
+        return (weights.unsqueeze(-1) * results).sum(dim=-2)
 
     def load_balancing_loss(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, ""]:
         """E Σ_e f_e P_e over all rows of x: f_e the share of the choices that fall on

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
@@ -42,6 +42,7 @@ __all__ = [
     "head_scores",
     "knock_out",
     "mean_rows",
+    "logit_lens",
     "head_matrices",
 ]
 
@@ -266,19 +267,24 @@ def mean_rows(
     expects(
         texts.numel(), "texts", f"shape {tuple(texts.shape)}", "at least one row"
     )
-    means: list[Tensor] = []
+    _, cache = model.run_with_cache(texts, "blocks.*.attention.heads")
+    of_rows = [H.transpose(-3, -2).flatten(0, -3) for H in cache.values()]
+    return torch.stack([H.mean(0) for H in of_rows])
 
-    def keep(layer: nn.Module, args: tuple[Tensor, ...]) -> None:
-        means.append(args[0].flatten(0, -2).mean(0))  # the heads side by side
 
-    outs = [block.attention.out for block in model.blocks]
-    hooks = [out.register_forward_pre_hook(keep) for out in outs]
-    try:
-        model(texts)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack(means).unflatten(-1, (model.config.n_heads, -1))
+# --- Looking inside
+
+
+def logit_lens(
+    model: TransformerLM, tokens: Int[Tensor, "*batch n"]
+) -> Float[Tensor, "L1 *batch n V"]:
+    """Φ(N(X_l)) for l = 0, …, L: what the last layers read in the residual stream
+    before each block and after the last. (T-logit-lens)
+
+    Errors as for the model.
+    """
+    streams = torch.stack(model.residual_stream(tokens))
+    return model.unembedding(model.norm(streams))
 
 
 # --- A head as two tables of words

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
-from tlm_book.attention import attention_pattern as softmax_weights
 from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.derivation import (
     Derivation,
@@ -21,6 +20,7 @@ from tlm_book.derivation import (
     product,
     register_rule,
 )
+from tlm_book.inside import Watch
 from tlm_book.operators import causal_mask
 
 __all__ = [
@@ -47,6 +47,8 @@ class MultiHeadAttention(nn.Module):
     are normalized, head by head. (T-qk-norm) Last, `rotary` maps queries and keys,
     (*batch, heads, n, d_head).
     """
+
+    watch: Watch | None = None  # while `run_with_cache` looks inside
 
     def __init__(
         self,
@@ -109,7 +111,11 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         q, k, v = self._queries_keys_values(x)  # (*batch, h, n, k)
-        if self.window is None:
+        if self.watch is not None:
+            q, k, v = map(self.watch, ("queries", "keys", "values"), (q, k, v))
+            A = self._weights(q, k, self.watch)
+            heads = self.watch("heads", A @ self._for_all_heads(v))
+        elif self.window is None:
             heads = fused_attention(q, k, v, self.causal, self.scale)
         else:
             heads = windowed_attention(q, k, v, self.window, self.scale)
@@ -121,13 +127,26 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "*batch h n n"]:
         """The attention weights of every head for this input."""
         q, k, _ = self._queries_keys_values(x)
-        k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=-3)
-        mask = None
-        if self.window is not None:
-            n = x.shape[-2]
-            ones = torch.ones(n, n, dtype=torch.bool, device=x.device)
-            mask = ones.triu(1 - self.window)
-        return softmax_weights(q, k, self.causal, self.scale, mask)
+        return self._weights(q, k, Watch())
+
+    def _for_all_heads(
+        self, k: Float[Tensor, "*batch g n k"]
+    ) -> Float[Tensor, "*batch h n k"]:
+        return k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=-3)
+
+    def _weights(
+        self,
+        q: Float[Tensor, "*batch h n k"],
+        k: Float[Tensor, "*batch g n k"],
+        watch: Watch,
+    ) -> Float[Tensor, "*batch h n n"]:
+        c = self.d_head**-0.5 if self.scale is None else self.scale
+        scores = watch("scores", c * (q @ self._for_all_heads(k).mT))
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
+        if self.causal:
+            seen = seen.tril().triu(1 - (self.window or len(seen)))
+        masked = watch("masked_scores", scores.masked_fill(~seen, -torch.inf))
+        return watch("weights", masked.softmax(-1))
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"W_Q", "W_K", "W_V", "W_O", "b_O"} (and "b_Q", "b_K", "b_V", and "qk_gain")

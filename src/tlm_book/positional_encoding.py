@@ -100,7 +100,7 @@ def sinusoidal_table(
     """The table of sines and cosines in float64: row p holds position start + p.
     (W-pe-formula-def)
 
-    ValueError when d_model is odd.
+    ValueError when d_model is odd or base ≤ 0.
 
     >>> sinusoidal_table(100, 6).shape
     torch.Size([100, 6])
@@ -112,6 +112,7 @@ def sinusoidal_table(
         d_model,
         "an even width: each sine needs its cosine",
     )
+    expects(base > 0, "base", base, "a number > 0")
     position = torch.arange(start, start + max_len, dtype=torch.float64)
     frequency = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angle = position[:, None] * frequency  # (M, d/2)

@@ -64,11 +64,28 @@ def kept_per_token(config: Config, activation_checkpointing: bool = False) -> in
     """Numbers that a step keeps for the backward pass, for each token. (T-training-memory)
     """
     c = config
-    d, e = c.d_model, c.n_heads * c.head_width
-    hidden = c.d_ff * (1 if c.activation == "relu" else 2)
-    norms = 4 * d if c.norm != "none" else 2 * d
-    block = norms + 4 * e + hidden
-    ends = (2 if c.final_norm else 1) * d + c.vocab_size
+    d, f, n = c.d_model, c.d_ff, c.max_len
+    e, u = c.n_heads * c.head_width, c.kv_heads * c.head_width
+    norm = (3 if c.norm_kind == "rms" else 2 if c.eps_mode == "inside" else 4) * d
+    norms = 2 * (d if c.norm == "none" else norm)
+    if c.variant == "parallel":  # both layers read the same rows
+        norms -= d
+    heads = 2 * e + 2 * u
+    turned = c.pe == "rotary" or c.qk_norm
+    if turned:  # beside what they were before; and the result of attention twice
+        heads += 2 * e + u
+    if c.qk_norm:
+        heads += e + u
+    if c.window is not None and c.window < n:
+        heads += (e + 4 * u) * (n - c.window) // n + (0 if turned else e)
+    hidden = f * (1 if c.activation in ("relu", "sigmoid", "identity") else 2)
+    if c.gated:
+        hidden += 2 * f
+    if c.n_experts is not None:
+        hidden = c.n_experts_used * (hidden + 2 * d)
+    block = norms + heads + hidden + (2 * d if c.dropout else 0)
+    ends = (norm if c.final_norm else d) + c.vocab_size
+    ends += d if c.dropout else 0
     return c.n_layers * d + block + ends if activation_checkpointing else c.n_layers * block + ends
 
 

@@ -19,6 +19,7 @@ from tlm_book.training import (
     choose_device,
     learning_rate,
     parameter_groups,
+    train_step,
 )
 
 __all__ = [
@@ -186,11 +187,24 @@ def _descend(
             group["lr"] = learning_rate(step, recipe)
         chosen = torch.randint(len(sources), (recipe.batch_size,)).to(sources.device)
         source, target = (_trimmed(rows[chosen]) for rows in (sources, targets))
-        loss = translation_loss(model, source, target)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-        optimizer.step()
+        read = torch.cat((source, shift(target, START)), dim=-1)
+        reader, there = _SideBySide(model, source.shape[-1]), target != PADDING
+        train_step(reader, optimizer, read, target, recipe, there.float())
+
+
+class _SideBySide(nn.Module):
+    """The model as the training step calls it: with source and target, which stand side
+    by side in one tensor. The source has n columns."""
+
+    def __init__(self, model: EncoderDecoder, n: int) -> None:
+        super().__init__()
+        self.model, self.n = model, n
+
+    def forward(
+        self, read: Int[Tensor, "batch n_and_m"]
+    ) -> Float[Tensor, "batch m V"]:
+        source, target = read[:, : self.n], read[:, self.n :]
+        return self.model(source, target, source != PADDING)
 
 
 def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:

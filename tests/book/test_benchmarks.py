@@ -59,6 +59,10 @@ def test_machines_side_by_side():
     assert one == first
     both = harness.abreast({"A(R) Processor, 2 cores": first, "B, 4 cores": second}, ("size",), ("ms",))
     assert both == [{"size": "S", "A: ms": 1, "B: ms": None}, {"size": "L", "A: ms": 2, "B: ms": 3}, {"size": "XL", "A: ms": None, "B: ms": 4}]
+    assert harness.abreast({"A, 2 cores": first, "B, 4 cores": []}, ("size",), ("ms",)) == [{"size": "S", "A: ms": 1}, {"size": "L", "A: ms": 2}]
+    more = [row | {"more": "x"} for row in first]
+    assert harness.abreast({"A": more}, ("size",), ("ms", "more"), few=("ms",)) == more
+    assert harness.abreast({"A": more, "B": second}, ("size",), ("ms", "more"), few=("ms",))[0] == {"size": "S", "A: ms": 1, "B: ms": None}
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
 
 
@@ -161,7 +165,7 @@ def test_other_figures_come_into_the_page(monkeypatch):
     assert quoting.quoted(page.replace("md -->", "md 1 -->", 1).format(old)) == page.replace("md -->", "md 1 -->", 1).format(new[1])
 
 
-@pytest.mark.parametrize("name", ["data", "decoding", "llama", "speed", "tokenization"])
+@pytest.mark.parametrize("name", ["data", "decoding", "inside", "llama", "speed", "tokenization"])
 def test_reports_are_written_from_what_was_measured(name, tmp_path):
     """NAME.md is what NAME.json says, and each machine's entry stands under its name."""
     benchmark, folder = importlib.import_module(name), ROOT / "benchmarks"

@@ -481,6 +481,51 @@ def test_printing_opens_what_is_folded(reader, site):
     assert page.locator("article details[open]").count() == 0 and not faults
 
 
+def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
+    """What a fold shows does not fade in on paper, and the line of a check stands above its cell; the words "Show the code" do not."""
+    page, faults = open_page(reader, f"{site}/book/normalization.html", site)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    faint = page.evaluate("[...document.querySelectorAll('article details[open] > :not(summary)')].filter((e) => getComputedStyle(e).opacity !== '1').length")
+    lines = page.evaluate("""[...document.querySelectorAll('article details.hide > summary')]
+      .map((line) => [line.textContent.includes('✓'), getComputedStyle(line).display !== 'none' && getComputedStyle(line, '::before').content])""")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="null")
+    assert faint == 0 and len(lines) > 10 and not faults
+    assert all(shown.startswith('"✓ ') and "show" not in shown if check else shown is False for check, shown in lines)
+
+
+ASKED = [  # what a reader types, the place to take, and how the code begins that must then be on the screen
+    ("layer norm jacobian", "standardize_jacobian", "def standardize_jacobian"),
+    ("rotary angle", "rotary encoding", "def rotary"),
+    ("top-p", "top_p", "def top_p"),
+    ("gelu", "GELU", "def gelu"),
+    ("bpe merge", "merge", "def merge"),
+]
+
+
+@pytest.mark.parametrize(("asked", "place", "code"), ASKED)
+def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, code):
+    """From the first page: some words, one click, and the code is there, at most half a screen below the window."""
+    page, faults = open_page(reader, f"{site}/book/index.html", site)
+    page.keyboard.press("Control+k")
+    page.locator("#pst-search-dialog input[type=search]").fill(asked)
+    with page.expect_navigation():
+        page.locator("#pst-search-dialog ul.places a", has_text=re.compile(f"^{place}$")).first.click()
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    page.wait_for_timeout(300)
+    lines = page.evaluate("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
+      .map((pre) => pre.getBoundingClientRect()).filter((box) => box.bottom > 0 && box.top < 1.5 * innerHeight).length""", code)
+    assert lines and not faults
+
+
+def test_formulas_side_by_side_stand_below_one_another_on_a_phone(reader, site):
+    page, faults = open_page(reader, f"{site}/book/heads.html", site, tab="phone", viewport=PHONE)
+    wide = page.evaluate("[...document.querySelectorAll('div.math > .katex-display')].filter((e) => e.scrollWidth > e.clientWidth + 1).length")
+    assert wide == 0 and not faults
+    assert "gathered" in page.locator("#T-head-scores .math annotation", has_text="prev").first.text_content()
+
+
 def test_every_check_has_its_line(site):
     """A fold says how far its check reaches, and leads to the statements that it checks."""
     for file in NOTEBOOKS:

@@ -1237,6 +1237,31 @@ class Centred(Attention):
         return super().forward(x - self.weight * x.mean(-2, keepdim=True))
 
 
+class TurnedRound(Attention):
+    """Hides the rows before, not those after."""
+
+    def later(self, n):
+        return super().later(n).mT
+
+
+class CappedAfter(Attention):
+    """Caps the scores after the mask, and so the mask."""
+
+    def weights(self, scores):
+        return (3 * torch.tanh(self.mask(scores) / 3)).softmax(-1)
+
+
+class SqueezeExcite(nn.Module):
+    """Each channel is scaled by what the mean of the rows says."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(D, D)
+
+    def forward(self, x):
+        return x * self.gate(x.mean(-2, keepdim=True)).sigmoid()
+
+
 class WindowWeak(Weak):
     """A window of three rows, hidden well; the later rows hidden badly."""
 
@@ -1252,6 +1277,9 @@ PLANTED += [
     Case("torch's kernel without a mask", decoder(lambda: Fused(None), "attention"), "blocks.1.attention", "mask missing"),
     Case("torch's kernel with a mask of −12", decoder(lambda: Fused(-12.0), "attention"), "blocks.1.attention", "mask too weak"),
     Case("window with a mask of −20", decoder(lambda: WindowWeak(-20.0), "attention"), "blocks.1.attention", "mask too weak"),
+    Case("mask turned round", decoder(TurnedRound, "attention"), "blocks.1.attention", "mask turned round"),
+    Case("scores capped after the mask", decoder(CappedAfter, "attention"), "blocks.1.attention", "mask too weak"),
+    Case("channels scaled by a mean", decoder(SqueezeExcite), "blocks.1.mix", "averages over the sequence"),
     Case("a mean taken off before attention", decoder(lambda: Centred(1.0), "attention"), "blocks.1.attention", "averages over the sequence"),
     Case("a ten-thousandth of the mean before attention", decoder(lambda: Centred(1e-4), "attention"), "blocks.1.attention", "averages over the sequence"),
     Case("a millionth of the mean before attention", decoder(lambda: Centred(1e-6), "attention"), "blocks.1.attention", "averages over the sequence"),

@@ -1,4 +1,4 @@
-"""Runs that are killed. A parent that has imported torch forks children, so that fifty starts cost little: `python killed.py JOB`.
+"""Runs that are killed. A parent that has imported torch forks children, so that fifty starts cost little: `python killed.py JOB …`.
 
 `random N`: kill with SIGKILL at N random moments; `events N`: at N of the moments just before a file is touched (0: at each of them).
 Each run is taken up after every kill until it is complete; its files must then be those of a run that was never killed.
@@ -110,15 +110,16 @@ def at_events(home: Path, wanted: int) -> str:
     return f"killed before {len(moments)} of {total} touches"
 
 
-def main(job: str, number: int) -> None:
+def main(*jobs: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         (home / "text.txt").write_text("\f".join(text[:1500] for text in documents()[:8]), encoding="utf-8")
         begun = time.monotonic()
         assert not ended(fork(lambda: run(home, "whole")))
         length = time.monotonic() - begun
-        print(at_random(home, number, length) if job == "random" else at_events(home, number))
+        for job, number in zip(jobs[::2], map(int, jobs[1::2])):
+            print(at_random(home, number, length) if job == "random" else at_events(home, number))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(*sys.argv[1:])

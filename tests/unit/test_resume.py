@@ -1,5 +1,6 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -46,18 +47,34 @@ def alone(*command: str, timeout: float) -> str:
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-@needs_fork
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
-def test_killed_at_random_moments(kills):
-    print(alone(HERE / "killed.py", "random", str(kills), timeout=600))
+@functools.cache
+def a_few_kills() -> list[str]:
+    """Two kills at random moments, and one before a file is touched, from one interpreter: what it says of each."""
+    return alone(HERE / "killed.py", "random", "2", "events", "1", timeout=600).splitlines()
 
 
 @needs_fork
-@pytest.mark.parametrize("moments", [1, pytest.param(12, marks=pytest.mark.long)])
-def test_killed_before_a_file_is_touched(moments, request):
+def test_killed_at_random_moments():
+    assert a_few_kills()[0].startswith("2 kills")
+
+
+@needs_fork
+@pytest.mark.long
+def test_killed_at_many_random_moments():
+    print(alone(HERE / "killed.py", "random", "50", timeout=600))
+
+
+@needs_fork
+def test_killed_before_a_file_is_touched():
+    assert a_few_kills()[1].startswith("killed before 1 of")
+
+
+@needs_fork
+@pytest.mark.long
+def test_killed_before_many_files_are_touched(request):
     """At some of the moments; with --thorough at all of them."""
-    thorough = request.config.getoption("--thorough") and moments > 3
-    print(alone(HERE / "killed.py", "events", "0" if thorough else str(moments), timeout=3600 if thorough else 600))
+    thorough = request.config.getoption("--thorough")
+    print(alone(HERE / "killed.py", "events", "0" if thorough else "12", timeout=3600 if thorough else 600))
 
 
 @pytest.fixture

@@ -206,21 +206,21 @@ def test_names_of_specials_where_they_are_allowed(name):
 
 @BOTH
 @pytest.mark.parametrize("unit", ["a", "é", "7"])
-def test_a_megabyte_without_a_space_takes_a_moment(name, unit):
-    """A way of merging that is quadratic would take hours."""
+def test_a_long_piece_without_a_space_takes_a_moment(name, unit):
+    """A way of merging that is quadratic would take an hour."""
     tok, rust, tik = engines(name)
-    text = unit * (1_000_000 // len(unit.encode()))
+    text = unit * (300_000 // len(unit.encode()))
     start = time.process_time()
     ids = tok.encode(text)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10
     assert ids == tik.encode_ordinary(text) == rust.encode(text).ids
 
 
-def test_a_megabyte_of_random_letters_and_of_spaces():
+def test_a_long_piece_of_random_letters_and_of_spaces():
     tok, rust, tik = engines("gpt2")
-    letters = "".join(random.Random(2).choices("etaoinshrdlu", k=1_000_000))
+    letters = "".join(random.Random(2).choices("etaoinshrdlu", k=300_000))
     assert tok.encode(letters) == tik.encode_ordinary(letters) == rust.encode(letters).ids
-    spaces = " " * 1_000_000  # tiktoken's regular expressions give up on a run of a million
+    spaces = " " * 300_000  # tiktoken's regular expressions give up on a run of a million
     assert tok.encode(spaces) == rust.encode(spaces).ids
 
 

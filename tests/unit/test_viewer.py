@@ -11,7 +11,14 @@ import pytest
 import torch
 import traitlets
 
-from tlm_book.viewer import attention, style, use_style
+from tlm_book.training import shipped
+from tlm_book.viewer import (
+    attention,
+    show,
+    softmax_temperature,
+    style,
+    use_style,
+)
 from tlm_book.viewer.attention import View
 
 MODULE = View._esm
@@ -243,7 +250,8 @@ def test_still_drawing_shows_the_largest_weight_of_each_block(n):
 A3 = softmax((3, 3))
 BAD = [
     (ValueError, "weights: got shape (3,), want", lambda: attention(words(3), A3[0])),
-    (ValueError, "weights: got shape (1, 1, 1, 3, 3), want", lambda: attention(words(3), A3[None, None, None])),
+    (ValueError, "weights: got shape (1, 2, 1, 3, 3), a batch of 2, want one text", lambda: attention(words(3), np.stack([A3, A3])[None, :, None])),
+    (ValueError, "weights: got shape (1, 1, 1, 1, 3, 3), want", lambda: attention(words(3), A3[None, None, None, None])),
     (ValueError, "weights: got shape (3, 3), want shape (…, 4, 4) for 4 tokens", lambda: attention(words(4), A3)),
     (ValueError, "want shape (…, 3, 2) for 3 tokens and 2 columns", lambda: attention(words(3), A3, columns=words(2))),
     (ValueError, "weights: got nan at layer, head, row, column [0, 0, 1, 1]", lambda: attention(words(3), np.diag([1, np.nan, 1]))),
@@ -325,3 +333,88 @@ CONES = {
 def test_palette_can_be_told_apart(seen):
     colours = [lab(np.clip(seen @ linear(c), 0, 1)) for c in style.CYCLE]
     assert min(np.linalg.norm(a - b) for k, a in enumerate(colours) for b in colours[:k]) > 15
+
+
+# The ways of a user: from a model to a picture in one line, and from the picture to a file
+
+
+def test_a_model_of_ours_in_one_line():
+    model, tokenizer = shipped()
+    model.train()
+    view = show(model, tokenizer, "The tide runs out", title="Tide")
+    tokens = [tokenizer.start, *tokenizer.encode("The tide runs out")]
+    assert model.training and view.data["title"] == "Tide" and view.data["tokens"][1] == "The"
+    assert np.abs(unpacked(view) - model.eval().attention_weights(torch.tensor(tokens)).numpy()).max() <= 1 / 510 + 1e-6
+    with pytest.raises(TypeError):
+        show(model, tokenizer, ["The", "tide"])
+
+
+class Letters:
+    """As much of a tokenizer of transformers as is asked for."""
+
+    def __call__(self, text, return_tensors):
+        from transformers import BatchEncoding
+
+        return BatchEncoding({"input_ids": torch.tensor([[ord(c) - 97 for c in text]])})
+
+    def decode(self, tokens):
+        return chr(tokens[0] + 97)
+
+    def convert_ids_to_tokens(self, token):
+        return "▁" + chr(token + 97)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_a_model_of_transformers_in_one_line(kernel):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=26, n_positions=9, bos_token_id=None, eos_token_id=None, attn_implementation=kernel)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    view = show(model, Letters(), "tide")
+    assert view.data["shape"] == [2, 2, 4, 4] and view.data["tokens"] == ["␣t", "␣i", "␣d", "␣e"] and view.data["mask"] == "causal"
+    assert model.config._attn_implementation == kernel and not model.training
+    model.set_attn_implementation("eager")
+    told = model(torch.tensor([[19, 8, 3, 4]]), output_attentions=True).attentions  # a tuple, with gradients and a batch axis
+    assert told[0].requires_grad and unpacked(attention(list("tide"), told)).tolist() == unpacked(view).tolist()
+    half = unpacked(attention(list("tide"), tuple(layer.half() for layer in told)))
+    assert np.abs(half - unpacked(view)).max() <= 1 / 255
+
+
+def test_a_model_without_attentions_is_refused():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=26, n_positions=9, bos_token_id=None, eos_token_id=None)
+    model = transformers.GPT2LMHeadModel(config)
+    model.forward = lambda input_ids, output_attentions: transformers.modeling_outputs.CausalLMOutput()
+    with pytest.raises(TypeError, match="model: got a GPT2LMHeadModel, which returns none, want one that returns attentions"):
+        show(model, Letters(), "tide")
+
+
+def test_a_view_is_saved_as_its_name_says(tmp_path):
+    view = attention(["to", "$be", "or"], softmax((2, 2, 3, 3)), title="x < y")
+    view.layer = 1
+    for scale in ("root", "linear", "log", "top"):
+        view.scale = scale
+        assert view.save(tmp_path / f"{scale}.svg") == tmp_path / f"{scale}.svg"
+    drawn = (tmp_path / "log.svg").read_text()
+    assert drawn.startswith("<?xml") and len({(tmp_path / f"{scale}.svg").read_text() for scale in ("root", "linear", "log")}) == 3
+    assert view.save(str(tmp_path / "again.svg")).read_text() == (tmp_path / "top.svg").read_text()
+    assert view.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    page = view.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and view.to_html() in page and "<title>x &lt; y</title>" in page
+    state = json.loads(view.save(tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert state["data"] == view.data and state["layer"] == 1 and state["scale"] == "top"
+    with pytest.raises(ValueError, match="the ending of file: got '.pdf', want one of '.html', '.json', '.svg', '.png'"):
+        view.save(tmp_path / "a.pdf")
+    with pytest.raises(ValueError, match="'.html', '.json'$"):
+        softmax_temperature([1.0, 2.0]).save(tmp_path / "b.svg")
+    assert len(list(tmp_path.iterdir())) == 8
+
+
+@pytest.mark.filterwarnings("ignore:Widget")
+def test_the_view_s_own_methods_come_first_in_its_help():
+    import pydoc
+
+    text = pydoc.plain(pydoc.render_doc(View))
+    own, inherited = text.split("Methods inherited from", 1)
+    assert all(f"{name}(self" in own and f"{name}(self" not in inherited for name in ("save", "to_html"))
+    assert text.index('view.save("heads.html")') < text.index("Method resolution order")
+    assert "Sequence" not in pydoc.plain(pydoc.render_doc(attention)).splitlines()[2].split("weights:")[1].split("columns:")[0]

@@ -65,7 +65,7 @@ def plan_of(auditor: Auditor, setting: Setting) -> Plan:
     plan = auditor.plan
     lengths, kinds, n = plan.lengths, plan.most_kinds, plan.lengths[-1]
     if plan.heavy:
-        asked = plan.options.lengths or [2, FEW - 1, FEW]  # of those that are removed from FEW rows
+        asked = plan.options.lengths or [3, FEW]  # an odd one, an even one; shorter ones when rows are removed
         lengths, kinds = sorted({min(m, FEW, n) for m in asked}), 1
     if setting.double or not auditor.ran:
         whole = [] if setting.double or setting.mode == "train" else [n]

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tlm_book.auditing.tensors import attempt
 
-CLOSED, WEAK, OPEN, ALONG_ROWS = "closed", "weak", "open", "along the rows"
+CLOSED, WEAK, OPEN, TURNED, ALONG_ROWS = "closed", "weak", "open", "turned", "along the rows"
 GONE = 700.0  # so far below the others a score has no weight in float64
 
 
@@ -57,7 +57,7 @@ def what_softmaxes_see(run: Callable[[], Any], n: int) -> str:
     with Softmaxes() as seen:
         run()
     kinds = [kind_of(scores.double(), axis, n) for scores, axis in seen.given]
-    return next((kind for kind in (ALONG_ROWS, WEAK, OPEN, CLOSED) if kind in kinds), "")
+    return next((kind for kind in (ALONG_ROWS, TURNED, WEAK, OPEN, CLOSED) if kind in kinds), "")
 
 
 def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
@@ -74,6 +74,9 @@ def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
     seen = scores.masked_fill(~later, -math.inf).amax(-1)[..., :-1]
     if bool((seen < gone[..., :-1, 0]).all()):
         return CLOSED
+    best = scores.amax(-1, keepdim=True)
+    if n > 2 and bool((scores < best - GONE)[..., later.mT].all()):
+        return TURNED
     least = scores.masked_fill(later | (scores < gone), math.inf).amin(-1)[..., :-1]
     return WEAK if n >= 4 and bool((seen < least).all()) else OPEN
 
@@ -82,5 +85,6 @@ def causes_by_softmax(kind: str) -> str:
     """The cause, when what the softmaxes see settles it."""
     return {
         ALONG_ROWS: "softmax over the sequence axis: the weights of each column, not of each row, add up to 1",
+        TURNED: "mask turned round: it hides the earlier rows, not the later ones",
         WEAK: "mask too weak: a finite number in the place of −∞",
     }.get(kind, "")

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from tlm_book.checks import expects
 from tlm_book.derivation.kinds import MEANS, Kind, Sentence
+from tlm_book.derivation.trial import AGREES
 
 __all__ = ["Form", "FORMS", "Assumption", "assumptions", "certificate"]
 
@@ -127,6 +128,8 @@ class _Writer:
         """This node as a term, of the nodes below it."""
         if not step.premises:
             return f"Leaf {self.leaf[step.subject, step.reason, step.kind]}"
+        if step.reason == AGREES:  # the tree is its author's, below
+            return self.term(step.premises[0])
         below = [f"node_{self.node(premise)}" for premise in step.premises]
         if step.reason == "residual" and len(below) == 1:
             return f"Residual {below[0]}"

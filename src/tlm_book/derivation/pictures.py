@@ -34,7 +34,7 @@ def draw_tree(lines: Lines, ax: Any) -> Any:
     """The tree as a picture, a colour for each kind, on these matplotlib axes or on new ones; returns the axes."""
     plt = library("matplotlib.pyplot", "viewer")
 
-    from tlm_book.viewer import style
+    import tlm_book.viewer.style as style
 
     ink = [style.BLUE, style.PURPLE, style.GREEN, style.ORANGE, style.RED]
     colours = dict(zip(Kind, [*ink, style.GREEN, style.ORANGE]))

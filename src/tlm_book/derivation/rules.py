@@ -9,6 +9,7 @@ from tlm_book.checks import expects
 from tlm_book.derivation.calculus import expects_derivation, primitive
 from tlm_book.derivation.kinds import Kind
 from tlm_book.derivation.tree import Derivation
+from tlm_book.derivation.trial import AGREES, REFUTED, of_the_book, tried
 
 __all__ = ["register_rule", "derive"]
 
@@ -68,6 +69,22 @@ def derive(module: nn.Module) -> Derivation:
     in the module's present mode. Where torch wants more than x: attention is
     (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
     TypeError for anything but a torch module.
+
+    A rule of your own says of what parts a module is made, and how:
+
+    >>> from tlm_book.derivation import compose, residual
+    >>> class Block(nn.Sequential):
+    ...     def forward(self, x): return x + super().forward(x)
+    >>> @register_rule(Block)
+    ... def of_block(module):
+    ...     return residual("Block", compose("inside", *map(derive, module)))
+    >>> derive(Block(nn.Linear(4, 4), nn.ReLU())).kind
+    <Kind.ROWWISE: 'rowwise'>
+
+    What a rule from outside this package claims is tried on random inputs, and the
+    tree says so: `[rule by its author, agrees on random inputs]`, with the author's
+    derivation below; unproved `[…, refuted …]`; or a leaf `[…, not checked]`, where no
+    input was found on which the module runs.
     """
     came = type(module).__name__
     is_module = isinstance(module, nn.Module)
@@ -75,12 +92,23 @@ def derive(module: nn.Module) -> Derivation:
     if why := _why_touched(module):
         return primitive(came, Kind.UNPROVED, why)
     if type(module) not in _RULES:
-        return primitive(came, Kind.UNPROVED, "no rule for this type")
-    proof = _RULES[type(module)](module)
+        return primitive(came, Kind.UNPROVED, "no rule for this type; help(derive) shows how to write one")
+    rule = _RULES[type(module)]
+    proof = rule(module)
     expects_derivation(f"what the rule for {came} returns", proof)
     if proof.kind is not Kind.UNPROVED:
         for part in module.modules():  # also parts at which the rule did not look
             if why := _why_touched(part):
                 why = f"{type(part).__name__} inside: {why}"
                 return Derivation(proof.subject, Kind.UNPROVED, why, proof.premises)
+        if not of_the_book(rule):
+            return _as_tried(module, proof)
     return proof
+
+
+def _as_tried(module: nn.Module, proof: Derivation) -> Derivation:
+    """What a rule from outside the package says, after its trial."""
+    verdict, name = tried(module, proof.kind), type(module).__name__
+    if verdict == AGREES:
+        return Derivation(name, proof.kind, AGREES, (proof,))
+    return primitive(name, Kind.UNPROVED if verdict == REFUTED else proof.kind, verdict)

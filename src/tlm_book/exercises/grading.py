@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import inspect
 import signal
 import threading
@@ -135,28 +136,41 @@ def function(
         except Exception as error:
             raise Fault(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
 
-    def judge(answer: Any) -> str:
+    @functools.cache
+    def prepared() -> list[tuple[tuple[Any, ...], Any]]:
+        """Inputs, and what is wanted for them: the same for every answer."""
         cases = [inputs(np.random.default_rng(seed), n) for seed, n in enumerate(SIZES)] if callable(inputs) else inputs
-        results = [outcome(answer, case) for case in cases]
-        faults = [difference(result, reference(*case), tol) for result, case in zip(results, cases)]
+        return [(case, reference(*copy.deepcopy(case))) for case in cases]
+
+    @functools.cache
+    def of_mistake(hint: str) -> list[Any]:
+        """What a typical wrong function makes of the inputs; nothing where it raises."""
+        with contextlib.suppress(Fault):
+            return [outcome(mistakes[hint], case) for case, _ in prepared()]
+        return []
+
+    def judge(answer: Any) -> str:
+        results = [outcome(answer, case) for case, _ in prepared()]
+        faults = [difference(result, wanted, tol) for result, (_, wanted) in zip(results, prepared())]
         if not any(faults):
             return ""
-        for hint, mistake in mistakes.items():
-            with contextlib.suppress(Fault):  # a mistake that raises, as this answer did not
-                if not any(difference(result, outcome(mistake, case), tol) for result, case in zip(results, cases)):
-                    return hint
+        for hint in mistakes:
+            others = of_mistake(hint)
+            if others and not any(difference(result, other, tol) for result, other in zip(results, others)):
+                return hint
         right, first = faults.count(""), next(k for k, fault in enumerate(faults) if fault)
         fault = faults[first] if through is None else f"put to use, {faults[first]}"
-        return f"Right for {right} of {len(cases)} inputs. For {describe(names, cases[first])}: {fault}."
+        return f"Right for {right} of {len(faults)} inputs. For {describe(names, prepared()[first][0])}: {fault}."
 
     return Exercise(wants, judge, tuple(mistakes.items()))
 
 
 def value(wants: str, reference: Callable[[], Any], mistakes: Mapping[str, Any], tol: float = 1e-9) -> Exercise:
     """The answer is a number, a tuple, a set or an array: that which `reference()` computes."""
+    wanted = functools.cache(reference)  # once, however many answers are tried
 
     def judge(answer: Any) -> str:
-        fault = difference(answer, reference(), tol)
+        fault = difference(answer, wanted(), tol)
         if not fault:
             return ""
         known = [hint for hint, wrong in mistakes.items() if not difference(answer, wrong, tol)]

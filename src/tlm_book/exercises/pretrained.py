@@ -26,7 +26,7 @@ def needless() -> set[str]:
     w = {"W_Q": rng.normal(size=(2, 6, 3)), "W_K": rng.normal(size=(2, 6, 3)), "W_V": rng.normal(size=(2, 6, 3))}
     b = {"b_Q": rng.normal(size=(2, 3)), "b_K": rng.normal(size=(2, 3)), "b_V": rng.normal(size=(2, 3))}
     X, W_O, b_O = rng.normal(size=(5, 6)), rng.normal(size=(6, 6)), rng.normal(size=6)
-    layer = lambda b: multi_head(X, w["W_Q"], w["W_K"], w["W_V"], W_O, b_O, b["b_Q"], b["b_K"], b["b_V"])
+    layer = lambda b: multi_head(X, w["W_Q"], w["W_K"], w["W_V"], W_O, b_O, **b)
     return {name for name, kind in (("query", "b_Q"), ("key", "b_K"), ("value", "b_V")) if agree(layer(b | {kind: 0 * b[kind]}), layer(b), 1e-9)}
 
 

@@ -1,6 +1,5 @@
 """Going on where one stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -21,12 +20,12 @@ from tlm_book.feed_forward import (
     GatedFeedForward,
     MixtureOfExperts,
 )
+from tlm_book.inference.products import Product, Products, Rows
 from tlm_book.multi_head import MultiHeadAttention, windowed_attention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
-    "Rows",
     "Turn",
     "CacheSlot",
     "Cache",
@@ -38,28 +37,19 @@ __all__ = [
 # --- The implementation
 
 
-Rows = Callable[[Float[Tensor, "rows a"]], Float[Tensor, "rows b"]]
 Turn = Callable[
     [Float[Tensor, "rows a"], Int[Tensor, "rows"] | None], Float[Tensor, "rows a"]
 ]
 
 
-def _product(layer: nn.Linear) -> Rows:
-    """X ↦ XW + 1b, in the way that is fastest for a single row."""
+def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Product:
+    """X ↦ XW + 1b, in the form that is found to be quickest; with `keep`, in the
+    numbers that the layer has.
+    """
     got = type(layer).__name__
     expects(type(layer) is nn.Linear, "model", f"a layer {got}", "Linear", TypeError)
-    out_in = layer.weight.detach()
-    b = out_in.new_zeros(len(out_in)) if layer.bias is None else layer.bias.detach()
-    if out_in.numel() <= 2**17:
-        W = out_in.T.contiguous()
-        return lambda X: torch.addmm(b, X, W)
-
-    def product(X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
-        if len(X) > 1:
-            return F.linear(X, out_in, b)
-        return torch.addmv(b, out_in, X[0])[None]
-
-    return product
+    b = None if layer.bias is None else layer.bias.detach()
+    return products.add(layer.weight.detach(), b, keep)
 
 
 def _normalizer(layer: nn.Module) -> Rows:
@@ -77,21 +67,25 @@ def _scale(layer: MultiHeadAttention) -> float:
     return 1 / math.sqrt(layer.d_head) if layer.scale is None else layer.scale
 
 
-def _queries_keys_values(layer: MultiHeadAttention) -> Rows:
+def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Product:
     """X ↦ (cQ, K, V), one group of heads after another: the queries that share a key,
     the key, the value. The score scale c is in W_Q (unless queries are normalized).
     """
     expects(
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
-    qkv = copy.deepcopy(layer.qkv).requires_grad_(False)
     c = 1.0 if layer.query_norm is not None else _scale(layer)
     h, g, k = layer.n_heads, layer.n_kv_heads, layer.d_head
-    for w in qkv.parameters():
-        Q, K, V = w.clone().split((h * k, g * k, g * k))
+
+    def in_groups(w: Float[Tensor, "a ..."]) -> Float[Tensor, "a ..."]:
+        Q, K, V = w.detach().split((h * k, g * k, g * k))
         parts = [t.unflatten(0, (g, -1, k)) for t in (c * Q, K, V)]
-        w.copy_(torch.cat(parts, dim=1).flatten(0, 2))
-    return _product(qkv)
+        return torch.cat(parts, dim=1).flatten(0, 2)
+
+    b = layer.qkv.bias
+    return products.add(
+        in_groups(layer.qkv.weight), None if b is None else in_groups(b)
+    )
 
 
 def _turn(layer: MultiHeadAttention) -> Turn | None:
@@ -117,22 +111,39 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
     return turn
 
 
-def _mlp(layer: nn.Module) -> Rows:
-    """The feed-forward layer, with products that are fast for a single row."""
+def _mlp(layer: nn.Module, products: Products) -> Rows:
+    """The feed-forward layer, with products in the form that is quickest."""
     if isinstance(layer, FeedForward | GatedFeedForward):
         f, up, down = (
             GATE_ACTIVATIONS[layer.activation],
-            _product(layer.up),
-            _product(layer.down),
+            _product(layer.up, products),
+            _product(layer.down, products),
         )
         if isinstance(layer, FeedForward):
             return lambda X: down(f(up(X)))
-        gate = _product(layer.gate)
+        gate = _product(layer.gate, products)
         return lambda X: down(f(gate(X)) * up(X))
-    right, got = isinstance(layer, MixtureOfExperts), type(layer).__name__
     wants = "a feed-forward layer of this book"
-    expects(right, "model", f"a layer {got}", wants, TypeError)
+    if isinstance(layer, MixtureOfExperts):
+        return _experts(layer)
+    expects(False, "model", f"a layer {type(layer).__name__}", wants, TypeError)
     return layer.forward
+
+
+def _experts(layer: MixtureOfExperts) -> Rows:
+    """The layer; in a compiled graph each row takes its experts' matrices, for there
+    the number of rows that an expert gets must not depend on the numbers.
+    """
+    f = GATE_ACTIVATIONS[layer.activation]
+
+    def fixed(X: Float[Tensor, "rows d"]) -> Float[Tensor, "rows d"]:
+        weights, chosen = layer.route(X)  # (rows, m)
+        gate, up, down = (w[chosen] for w in (layer.gate, layer.up, layer.down))
+        x = X[:, None, :, None]  # (rows, 1, d, 1)
+        results = (down @ (f(gate @ x) * (up @ x))).squeeze(-1)  # (rows, m, d)
+        return (weights[..., None] * results).sum(1)
+
+    return lambda X: fixed(X) if torch.compiler.is_compiling() else layer(X)
 
 
 class _Block:
@@ -140,14 +151,14 @@ class _Block:
     heads see.
     """
 
-    def __init__(self, block: DecoderBlock) -> None:
+    def __init__(self, block: DecoderBlock, products: Products) -> None:
         self.norm, self.variant = block.norm, block.variant
         self.norm_attention = _normalizer(block.norm_attention)
         self.norm_feed_forward = _normalizer(block.norm_feed_forward)
-        self.qkv = _queries_keys_values(block.attention)
+        self.qkv = _queries_keys_values(block.attention, products)
         self.turn = _turn(block.attention)
-        self.out = _product(block.attention.out)
-        self.mlp = _mlp(block.feed_forward)
+        self.out = _product(block.attention.out, products)
+        self.mlp = _mlp(block.feed_forward, products)
 
     def __call__(
         self,
@@ -186,19 +197,34 @@ class CacheSlot(NamedTuple):
 class Cache:
     """Keys and values of one block, with room for R = max_len tokens, or as many as the
     window holds: K (batch·g, k, R) and V (batch·g, R, k). Token p stands in column
-    p mod R. `like` gives device and dtype. (T-cache, T-cache-size)
+    p mod R. `like` gives device and dtype. With `columns`, only so many are there at
+    first, and twice as many whenever more are needed. (T-cache, T-cache-size)
     """
 
     def __init__(
-        self, config: Config, batch: int, like: Float[Tensor, "..."]
+        self,
+        config: Config,
+        batch: int,
+        like: Float[Tensor, "..."],
+        columns: int | None = None,
     ) -> None:
         c = config
         h, g, k = c.n_heads, c.kv_heads, c.head_width
         self.room = min(c.max_len, c.window or c.max_len)
         self.window = c.window
         self.shape = batch, g, h // g, k
-        self.K = like.new_zeros(batch * g, k, self.room)
-        self.V = like.new_zeros(batch * g, self.room, k)
+        at_first = self.room if columns is None else min(columns, self.room)
+        self.K = like.new_zeros(batch * g, k, at_first)
+        self.V = like.new_zeros(batch * g, at_first, k)
+
+    def _reserve(self, n: int) -> None:
+        """At least n columns."""
+        before = self.K.shape[2]
+        if n > before:
+            K, V, more = self.K, self.V, min(self.room, max(n, 2 * before))
+            self.K = K.new_zeros(*K.shape[:2], more)
+            self.V = V.new_zeros(V.shape[0], more, V.shape[2])
+            self.K[:, :, :before], self.V[:, :before] = K, V
 
     def fill(
         self, qkv: Float[Tensor, "rows a"], lengths: Sequence[int]
@@ -221,6 +247,7 @@ class Cache:
             newest = (last - (last - columns) % self.room).clamp(min=0)
             at = newest.repeat_interleave(g, 0)[..., None].expand(-1, -1, k)
             n, K, V = self.room, K.gather(1, at), V.gather(1, at)
+        self._reserve(n)
         self.K[:, :, :n], self.V[:, :n] = K.mT, V
         return seen.transpose(1, 2).flatten(2).flatten(0, 1)
 
@@ -229,6 +256,7 @@ class Cache:
     ) -> Float[Tensor, "B hk"]:
         """What the heads see in one new row of each text; keeps its key and value."""
         B, g, r, k = self.shape
+        self._reserve(at.n)
         parts = qkv.view(B * g, r + 2, k)
         *_, K, V = parts.unbind(1)
         self.K[at.rows, :, at.columns] = K
@@ -275,16 +303,17 @@ class _Layers:
     of (cQ, K, V), block by block.
     """
 
-    def __init__(self, model: TransformerLM) -> None:
+    def __init__(self, model: TransformerLM, products: Products) -> None:
         expects_model(model)
         c, table = model.config, model.embedding.table.weight.detach()
         self.config = c
-        self.E = table * model.embedding.scale
+        scale = model.embedding.scale
+        self.E = table if scale == 1 else table * scale
         added = c.pe not in ("none", "rotary")
         self.P = model.position.table.detach().clone() if added else None
-        self.blocks = [_Block(block) for block in model.blocks]
+        self.blocks = [_Block(block, products) for block in model.blocks]
         self.norm = _normalizer(model.norm)
-        self.unembed = _product(model.unembedding)
+        self.unembed = _product(model.unembedding, products, keep=True)
 
     def embed(
         self, tokens: Int[Tensor, "*rows"], at: int | slice | Int[Tensor, "*rows"]
@@ -308,15 +337,23 @@ class CachedModel(_Layers):
     (T-cache)
 
     Made anew when the model has learned more: some weights are copied. No dropout.
-    `compile`: a step is one compiled graph of fixed shape. TypeError for a model
-    with other layers than the book's, ValueError for attention without the mask,
-    and for `compile` with experts, whose number of rows is not fixed.
+    `compile`: a step is one compiled graph of fixed shape. `products`: the form of
+    the products of a step, "auto" for the quickest, found by trying; `weights`:
+    "bfloat16" or "int8" to keep the blocks' matrices in fewer bits (T-fewer-bits).
+    TypeError for a model with other layers than the book's, ValueError for attention
+    without the mask and for unknown names.
     """
 
-    def __init__(self, model: TransformerLM, compile: bool = False) -> None:
-        super().__init__(model)
-        fixed = self.config.n_experts is None or not compile
-        expects(fixed, "compile", compile, "False for a model with experts")
+    def __init__(
+        self,
+        model: TransformerLM,
+        compile: bool = False,
+        *,
+        products: str = "auto",
+        weights: str | None = None,
+    ) -> None:
+        self.products = Products(products, weights)
+        super().__init__(model, self.products)
         self.compile = compile
         self.lengths: list[int] = []  # how many tokens of each text have been read
         self.advance = self._advance
@@ -337,10 +374,13 @@ class CachedModel(_Layers):
         for n in (min(lengths), max(lengths)):
             expects_length("texts", n, self.config.max_len)
         if len(lengths) != len(self.lengths):
+            columns = None if self.compile else max(64, 2 * max(lengths))
             self.cache = [
-                Cache(self.config, len(texts), self.E) for _ in self.blocks
+                Cache(self.config, len(texts), self.E, columns) for _ in self.blocks
             ]
         self.lengths = lengths
+        if not self.compile:
+            self.products.prepare(len(texts))
         tokens = pad_sequence(list(texts), batch_first=True)  # (B, n)
         n = tokens.shape[1]
         x = self.embed(tokens, slice(n)).flatten(0, 1)  # (B·n, d)
@@ -382,6 +422,8 @@ class CachedModel(_Layers):
         """Go on with these texts of the batch, in this order; one may come twice."""
         for cache in self.cache:
             cache.select(texts, max(self.lengths))
+        if not self.compile:
+            self.products.prepare(len(texts))
         self.lengths = [self.lengths[b] for b in texts.tolist()]
 
 

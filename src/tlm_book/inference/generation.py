@@ -31,6 +31,8 @@ def generate(
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
+    products: str = "auto",
+    weights: str | None = None,
     **choices: Any,
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
     """The tokens, continued by at most n_new of the model's own, written side by side. (T-sampling)
@@ -42,6 +44,8 @@ def generate(
     generator    source of the uniform numbers; None is torch's global one
     on_overflow  "error", or "slide" for the last tokens that fit: see `window`
     compile      steps of fixed shape through torch.compile
+    products     the form of the products of a step: "auto" tries which is quickest, "linear" is the same on every machine (see `Products`)
+    weights      "bfloat16" or "int8": the blocks' matrices in fewer bits (T-fewer-bits)
     choices      temperature, top_k, top_p, min_p, repetition_penalty: see `Sampler`
 
     The model is used without dropout, whatever its mode. ValueError for an empty prompt without start, texts that grow too long,
@@ -57,7 +61,8 @@ def generate(
         texts = list(rows.reshape(rows.shape[:-1].numel(), rows.shape[-1]))
     ends = _stop_tokens(model, texts, n_new, start, stop, on_overflow)
     sampler = Sampler(**choices)
-    new = list(_written(model, texts, n_new, sampler, start, ends, generator, compile))
+    reader = TextReader(model, texts, start, compile, products, weights)
+    new = list(_written(reader, n_new, sampler, ends, generator))
     added = (torch.stack(new, 1) if new else texts[0].new_zeros(len(texts), 0)).to(texts[0].dtype)
     if isinstance(tokens, Tensor):
         return torch.cat((tokens, added.view(*tokens.shape[:-1], len(new))), -1)
@@ -75,6 +80,8 @@ def stream(
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
+    products: str = "auto",
+    weights: str | None = None,
     **choices: Any,
 ) -> Iterator[int]:
     """The new tokens that `generate` writes after this one text, each as soon as it is there.
@@ -82,7 +89,8 @@ def stream(
     Arguments and errors as in `generate`; they are checked at once, not with the first token.
     """
     ends = _stop_tokens(model, [tokens], n_new, start, stop, on_overflow)
-    new = _written(model, [tokens], n_new, Sampler(**choices), start, ends, generator, compile)
+    reader = TextReader(model, [tokens], start, compile, products, weights)
+    new = _written(reader, n_new, Sampler(**choices), ends, generator)
     return (int(token) for token in new)
 
 
@@ -107,19 +115,12 @@ def beam_search(
 
 
 def _written(
-    model: TransformerLM,
-    texts: Sequence[Int[Tensor, "_"]],
-    n_new: int,
-    sampler: Sampler,
-    start: int | None,
-    stop: Sequence[int],
-    generator: torch.Generator | None,
-    compile: bool,
+    reader: TextReader, n_new: int, sampler: Sampler, stop: Sequence[int], generator: torch.Generator | None
 ) -> Iterator[Int[Tensor, "B"]]:
     """The new tokens of all texts, step by step. Nothing is read before the first one is asked for."""
-    reader, seen = TextReader(model, texts, start, compile), None
+    texts, seen = reader.texts, None
     if sampler.repetition_penalty != 1:
-        seen = torch.zeros(len(texts), model.config.vocab_size, dtype=torch.bool, device=texts[0].device)
+        seen = torch.zeros(len(texts), reader.model.config.vocab_size, dtype=torch.bool, device=texts[0].device)
         for row, text in zip(seen, texts):
             row[text] = True
     if n_new:

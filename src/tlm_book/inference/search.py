@@ -71,8 +71,11 @@ class TextReader:
         texts: Sequence[Int[Tensor, "_"]],
         start: int | None = None,
         compile: bool = False,
+        products: str = "auto",
+        weights: str | None = None,
     ) -> None:
-        self.model, self.texts, self.start = CachedModel(model, compile), texts, start
+        self.model = CachedModel(model, compile, products=products, weights=weights)
+        self.texts, self.start = texts, start
         self.new: list[Tensor] = []  # one token of each text
 
     def read(self) -> Float[Tensor, "B V"]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -74,41 +75,14 @@ def multi_head(
     W_V: Float[np.ndarray, "g d v"],
     W_O: Float[np.ndarray, "hv d"],
     b_O: Float[np.ndarray, "d"],
-    b_Q: Float[np.ndarray, "h k"] | None = None,
-    b_K: Float[np.ndarray, "g k"] | None = None,
-    b_V: Float[np.ndarray, "g v"] | None = None,
-    causal: bool = True,
-    scale: float | None = None,
-    *,
-    window: int | None = None,
-    qk_gain: Float[np.ndarray, "2 k"] | None = None,
-    qk_eps: float = 1e-6,
-    rotate: Callable[[Float[np.ndarray, "n k"]], Float[np.ndarray, "n k"]]
-    | None = None,
+    **settings: Any,
 ) -> Float[np.ndarray, "n d"]:
-    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`.
-    (W-mh-def)
+    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`: biases,
+    mask, scale and all other settings are named as there. (W-mh-def)
 
     ValueError when W_O has not as many rows as the heads together have columns.
     """
-    H = np.concatenate(
-        heads(
-            X,
-            W_Q,
-            W_K,
-            W_V,
-            b_Q,
-            b_K,
-            b_V,
-            causal,
-            scale,
-            window=window,
-            qk_gain=qk_gain,
-            qk_eps=qk_eps,
-            rotate=rotate,
-        ),
-        axis=1,
-    )
+    H = np.concatenate(heads(X, W_Q, W_K, W_V, **settings), axis=1)
     expects_shape("W_O", W_O, (H.shape[1], "d"))
     return H @ W_O + b_O
 

@@ -76,7 +76,7 @@ def sinusoid(
     pos = start + p. (W-pe-formula-def)
 
     Columns count from 0, so d must be even (W-pe-parity, W-pe-index-range);
-    ValueError otherwise. The article starts at position 1.
+    ValueError otherwise, and for a base ≤ 0. The article starts at position 1.
 
     >>> sinusoid(2, 2, start=0).round(3)
     array([[0.   , 1.   ],
@@ -84,6 +84,7 @@ def sinusoid(
     """
     expects_positive(M=M, d=d)
     expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")
+    expects(base > 0, "base", base, "a number > 0")
     P = np.empty((M, d))
     for p in range(M):
         for i in range(d // 2):
@@ -102,7 +103,7 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
 
     Block i is [[cos ωk, sin ωk], [−sin ωk, cos ωk]] with ω = base^{−2i/d}; it acts
     on the column vector (sin ωp, cos ωp). k may be negative. For rows: P[p + k] =
-    P[p] @ offset_map(k, d).T. ValueError when d is odd.
+    P[p] @ offset_map(k, d).T. ValueError when d is odd or base ≤ 0.
 
     >>> P = sinusoid(9, 4)
     >>> bool(np.allclose(offset_map(5, 4) @ P[0], P[5]))
@@ -110,6 +111,7 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
     """
     expects_positive(d=d)
     expects(d % 2 == 0, "d", d, "an even width: each sine needs its cosine")
+    expects(base > 0, "base", base, "a number > 0")
     T = np.zeros((d, d))
     for i in range(d // 2):
         angle = k / base ** (2 * i / d)
@@ -126,13 +128,15 @@ def rope_frequencies(
 ) -> Float[np.ndarray, "half"]:
     """ω_i = base^{−2i/k} for i = 0, …, k/2 − 1. (T-rotary-def)
 
-    With `scaling`, what `scaled_frequencies` makes of them. ValueError for an odd k.
+    With `scaling`, what `scaled_frequencies` makes of them. ValueError for an odd k
+    and for a base ≤ 0.
 
     >>> rope_frequencies(4)
     array([1.  , 0.01])
     """
     expects_positive(k=k)
     expects(k % 2 == 0, "k", k, "an even width: columns are turned in pairs")
+    expects(base > 0, "base", base, "a number > 0")
     omega = base ** (-np.arange(0, k, 2) / k)
     return omega if scaling is None else scaled_frequencies(omega, scaling)
 

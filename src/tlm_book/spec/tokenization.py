@@ -173,8 +173,11 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair
 
 def learn(pieces: list[str], n_merges: int) -> list[TokenPair]:
     """The merges learned from the bytes of the pieces. The pieces are kept apart: no
-    pair reaches from one into the next. (B-bpe-step, B-bpe-stop)
+    pair reaches from one into the next. TypeError for one text in place of a list.
+    (B-bpe-step, B-bpe-stop)
     """
+    one = isinstance(pieces, str)
+    expects(not one, "pieces", "a single str", "a list of them", TypeError)
     return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
 
 

@@ -16,7 +16,7 @@ from tlm_book.checks import expects, expects_positive
 from tlm_book.files import clear_parts, new_file, new_folder
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.folder import load, own_weights, stored_weights
-from tlm_book.training.logs import BOARD, Entry, logs, write_board
+from tlm_book.training.logs import BOARD, Entry, board_writer, logs, write_board
 from tlm_book.transformer_lm import Config
 from tlm_book.weights import finite, write_tensors
 
@@ -197,7 +197,7 @@ class InMemory:
 
     def stop(self, model: Any, optimizer: torch.optim.Optimizer) -> NoReturn:
         """Raise KeyboardInterrupt."""
-        raise KeyboardInterrupt(f"stopped after step {len(self.log)}; nothing was written")
+        raise KeyboardInterrupt(f"stopped after step {len(self.log)}")
 
     def best(self) -> dict[str, Tensor]:
         """The weights with the lowest held-out loss, the first of them; none when nothing was measured."""
@@ -218,6 +218,7 @@ class OnDisk:
         self.folder, self.run, self.dist, self.n_kept = folder, run, dist, keep
         self.log: list[Entry] = []
         self.n_logged = 0  # entries that are in the file
+        self.board: Any = None  # TensorBoard's writer
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Put back the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which the caller adds an entry
@@ -270,5 +271,6 @@ class OnDisk:
             for name, text in logs(new, head=False).items():
                 with (self.folder / name).open("a", encoding="utf-8") as log:
                     log.write(text)
-            if (self.folder / BOARD).is_dir():
-                write_board(self.folder / BOARD, new)
+            if (self.folder / BOARD).is_dir():  # what stands there of these steps or later ones no longer counts
+                self.board = self.board or board_writer()(self.folder / BOARD, purge_step=new[0]["step"])
+                write_board(self.board, new)

@@ -33,10 +33,10 @@ def board_writer() -> Any:
         raise ImportError("tensorboard: got no such library, want it installed: pip install tensorboard") from error
 
 
-def write_board(folder: Path, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Add the entries to TensorBoard's files in this folder; what was there of these steps or later ones no longer counts."""
-    with board_writer()(folder, purge_step=entries[0]["step"]) as board:
-        for entry in entries:
-            for name in COLUMNS[1:]:
-                if name in entry:
-                    board.add_scalar(name, entry[name], entry["step"])
+def write_board(board: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Add the entries to what this writer has written, and put it on the disk."""
+    for entry in entries:
+        for name in COLUMNS[1:]:
+            if name in entry:
+                board.add_scalar(name, entry[name], entry["step"])
+    board.flush()

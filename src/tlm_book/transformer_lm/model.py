@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import MixtureOfExperts
+from tlm_book.inside import Hook, run_with_cache, run_with_hooks
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.positional_encoding import PositionalEncoding, Rotary
 from tlm_book.transformer_lm.settings import Config, expects_config
@@ -96,9 +98,27 @@ class TransformerLM(nn.Module):
         self, tokens: Int[Tensor, "*batch n"]
     ) -> Float[Tensor, "L *batch h n n"]:
         """The attention weights of every head in every block for these tokens."""
-        return torch.stack(
-            [block.attention_weights(x) for block, x in zip(self.blocks, self.residual_stream(tokens))]
-        )
+        found = self.run_with_cache(tokens, "blocks.*.attention.weights")[1]
+        return torch.stack(list(found.values()))
+
+    def run_with_cache(
+        self,
+        tokens: Int[Tensor, "*batch n"],
+        names: str | Iterable[str] | None = None,
+        hooks: Mapping[str, Hook] | None = None,
+    ) -> tuple[Float[Tensor, "*batch n V"], dict[str, Float[Tensor, "..."]]]:
+        """(logits, cache): the scores, and every intermediate result by name, or those
+        called `names`; `hooks` replace results. See `inside.run_with_cache`.
+        """
+        return run_with_cache(self, tokens, names, hooks)
+
+    def run_with_hooks(
+        self, tokens: Int[Tensor, "*batch n"], hooks: Mapping[str, Hook]
+    ) -> Float[Tensor, "*batch n V"]:
+        """The scores of a run in which `hooks`, {name: f}, put f(result) in the place
+        of a result. See `inside.run_with_cache`.
+        """
+        return run_with_hooks(self, tokens, hooks)
 
     @torch.no_grad()
     def initialize(self) -> None:

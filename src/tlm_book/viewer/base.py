@@ -7,6 +7,7 @@ page the output's `text/html` carries module and state within itself: no network
 import hashlib
 import html
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +18,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from tlm_book.arrays import as_array
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_one_of
+from tlm_book.files import new_file
 from tlm_book.libraries import library
+from tlm_book.viewer.style import use_style
 
 try:
     import anywidget
@@ -99,6 +102,10 @@ class Picture(anywidget.AnyWidget):
     _word = "picture"
     data = traitlets.Dict().tag(sync=True, picture=True)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.save, cls.to_html = cls.save, cls.to_html  # type: ignore[method-assign]  # so that help() shows them first
+
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return {**bundle, "text/plain": repr(self), "text/html": self.to_html()}, metadata
@@ -109,8 +116,49 @@ class Picture(anywidget.AnyWidget):
     def to_html(self) -> str:
         """The picture as a piece of HTML that needs nothing else: a still one, replaced by the live one where scripts run.
         """
-        state = {name: getattr(self, name) for name in self.traits(picture=True)}
-        return page(self._word, self._esm, state, self._fallback())
+        return page(self._word, self._esm, self._state(), self._fallback())
+
+    def save(self, file: str | os.PathLike[str]) -> Path:
+        """Write the picture to a file, and return its path; the name's ending says as what.
+
+        .html       the interactive picture as a page of its own, which needs no kernel and no network.
+        .svg, .png  a drawing of what the picture shows now, for those pictures that have one.
+        .json       what the page is given: `data` and the reader's choices.
+
+        ValueError for another ending. A file of that name is replaced.
+        """
+        path = Path(file)
+        drawn = (".svg", ".png") if hasattr(self, "_figure") else ()
+        expects_one_of("the ending of file", path.suffix, (".html", ".json", *drawn))
+        with new_file(path) as part:
+            if path.suffix == ".html":
+                title = html.escape(self.data.get("title") or self._word)
+                part.write_text(_PAGE.format(title=title, body=self.to_html()), encoding="utf-8")
+            elif path.suffix == ".json":
+                part.write_text(json.dumps(self._state(), ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+            else:
+                self._draw(part, path.suffix[1:])
+        return path
+
+    def _state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.traits(picture=True)}
+
+    def _draw(self, file: Path, form: str) -> None:
+        """The still drawing, in the book's style; matplotlib's settings stay as they are."""
+        matplotlib = library("matplotlib", "viewer")
+        with matplotlib.rc_context():
+            use_style()
+            self._figure().savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title></head>
+<body style="font-family: system-ui, sans-serif; margin: 1.5rem">
+{body}
+</body>
+</html>
+"""
 
 
 # ---- checks of what the caller gives ------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import traitlets
-from jaxtyping import Bool, Float64, UInt8
+from jaxtyping import Bool, Float64, Shaped, UInt8
 
 from tlm_book.arrays import as_array
 from tlm_book.checks import expects, expects_one_of
+from tlm_book.viewer.attention.drawing import figure, head_of
 from tlm_book.viewer.base import (
     Picture,
     expects_strings,
@@ -37,7 +37,10 @@ SCALES, FORMS = ("root", "linear", "log", "top"), ("matrix", "edges")
 
 
 class View(Picture):
-    """The interactive picture that `attention` returns; show it as the last line of a cell.
+    """The interactive picture that `attention` and `show` return; show it as the last line of a cell, or save it.
+
+    view.save("heads.html")  writes it as a page of its own; as .svg and .png the head shown, drawn; as .json what the page gets.
+    view.to_html()           is the picture as a piece of HTML.
 
     The reader's choices are traits. They follow the reader in a live notebook, may be set, and may be watched
     (`view.observe(call, names=["layer", "head"])`); a value outside the picture's range raises IndexError or ValueError.
@@ -54,7 +57,7 @@ class View(Picture):
     `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
     """
 
-    _esm = module("attention", "look", "shades", "names")
+    _esm = module("attention", "look", "shades", "names", "panel", "words", "save")
     _word = "attention"
     layer = traitlets.Int(0).tag(sync=True, picture=True)
     head = traitlets.Int(0).tag(sync=True, picture=True)
@@ -100,14 +103,17 @@ class View(Picture):
     def _fallback(self) -> str:
         return _still(self.data, self.layer, self.head)
 
+    def _figure(self) -> Any:
+        return figure(self)
+
 
 def attention(
     tokens: Sequence[str],
-    weights: npt.ArrayLike,
+    weights: Any,
     *,
     columns: Sequence[str] | None = None,
-    mask: npt.ArrayLike | None = None,
-    compare: npt.ArrayLike | None = None,
+    mask: Any | None = None,
+    compare: Any | None = None,
     names: Sequence[str] = ("first", "second"),
     title: str | None = None,
 ) -> View:
@@ -115,7 +121,8 @@ def attention(
 
     tokens   the n tokens of the rows: those that attend.
     weights  shape (layers, heads, n, m), (heads, n, m) or (n, m); a numpy array, a torch tensor of any float dtype, or
-             nested lists. Entry [i, j] is the weight that row i gives to column j, from 0 to 1.
+             nested lists. Entry [i, j] is the weight that row i gives to column j, from 0 to 1. What `transformers` returns
+             for `output_attentions=True` is taken as it is: a tuple over the layers, with a batch of one.
     columns  the m tokens attended to, for cross-attention; without it they are `tokens`, and m = n.
     mask     shape (n, m), True where a row may look; the weights are exactly 0 elsewhere. Without it a triangle above the
              diagonal that is exactly 0 in all heads (n > 1) counts as masked. What is masked is drawn hatched.
@@ -143,7 +150,7 @@ def attention(
     A = _weights("weights", weights)
     n, m = len(rows), len(rows if cols is None else cols)
     tell = f"{n} tokens" if cols is None else f"{n} tokens and {m} columns"
-    expects(A.shape[2:] == (n, m), "weights", f"shape {tuple(np.shape(weights))}", f"shape (…, {n}, {m}) for {tell}")
+    expects(A.shape[2:] == (n, m), "weights", f"shape {_array('weights', weights).shape}", f"shape (…, {n}, {m}) for {tell}")
     given = [A]
     if compare is not None:
         given.append(_weights("compare", compare))
@@ -172,11 +179,11 @@ def attention(
 
 def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n m"]:
     """The weights in float64 with all four axes; TypeError if not real numbers, ValueError for a wrong rank or range."""
-    try:
-        A = np.asarray(as_array(weights))
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{argument}: got no array ({error}), want shape (layers, heads, n, m)") from None
+    A = _array(argument, weights)
     expects(A.dtype.kind in "fiub", argument, f"dtype {A.dtype}", "real numbers", TypeError)
+    if A.ndim == 5:  # (layers, batch, heads, n, m)
+        expects(A.shape[1] == 1, argument, f"shape {A.shape}, a batch of {A.shape[1]}", "one text: shape (layers, 1, heads, n, m)")
+        A = A[:, 0]
     expects(A.ndim in (2, 3, 4), argument, f"shape {A.shape}", "shape (layers, heads, n, m), (heads, n, m) or (n, m)")
     expects(A.size > 0, argument, f"shape {A.shape}", "at least one layer and one head, row and column")
     expects(A.size <= MAX_WEIGHTS, argument, f"{A.size} weights", f"at most {MAX_WEIGHTS}: choose layers, heads or rows")
@@ -190,7 +197,16 @@ def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n
     return A.clip(max=1)
 
 
-def _mask(mask: npt.ArrayLike, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -> Bool[np.ndarray, "n m"]:
+def _array(argument: str, weights: Any) -> Shaped[np.ndarray, "..."]:
+    """The weights as one array; those of a model may be a tuple of tensors, one for each layer."""
+    layers = isinstance(weights, (tuple, list)) and any(hasattr(layer, "detach") for layer in weights)
+    try:
+        return np.asarray([as_array(layer) for layer in weights] if layers else as_array(weights))
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{argument}: got no array ({error}), want shape (layers, heads, n, m)") from None
+
+
+def _mask(mask: Any, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -> Bool[np.ndarray, "n m"]:
     """The mask as booleans; TypeError for other types, ValueError for another shape or a weight where it is False."""
     seen = np.asarray(mask.detach().cpu() if hasattr(mask, "detach") else mask)
     expects(seen.dtype == bool, "mask", f"dtype {seen.dtype}", "True and False", TypeError)
@@ -208,21 +224,6 @@ def _pack(A: Float64[np.ndarray, "layers heads n m"]) -> UInt8[np.ndarray, "laye
 
 def _text(packed: UInt8[np.ndarray, "..."]) -> str:
     return base64.b64encode(packed.tobytes()).decode("ascii")
-
-
-def _head(data: Mapping[str, Any], layer: int, head: int) -> tuple[UInt8[np.ndarray, "n m"], Bool[np.ndarray, "n m"]]:
-    """One head's bytes, unpacked, and what is not masked; masked places are not stored, and are 0."""
-    _, heads, n, m = data["shape"]
-    seen = np.ones((n, m), bool)
-    if data["mask"] == "causal":
-        seen = np.tri(n, dtype=bool)
-    elif data["mask"]:
-        bits = np.frombuffer(base64.b64decode(data["mask"]), np.uint8)
-        seen = np.unpackbits(bits, count=n * m).reshape(n, m) == 0
-    size = int(seen.sum())
-    q = np.zeros((n, m), np.uint8)
-    q[seen] = np.frombuffer(base64.b64decode(data["weights"][0]), np.uint8)[(layer * heads + head) * size :][:size]
-    return q, seen
 
 
 def _entropy(A: Float64[np.ndarray, "layers heads n m"]) -> Float64[np.ndarray, "layers heads"]:
@@ -269,7 +270,7 @@ def _pair(name: str, got: Any, sizes: Sequence[int], wants: str, holes: bool) ->
 def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
     """A drawing of this head, and for its first rows the three columns with the largest weights."""
     n = data["shape"][2]
-    q, seen = _head(data, layer, head)
+    q, seen = head_of(data, layer, head)
     names = data["columns"] or data["tokens"]
     lines = []
     for i in range(min(n, FALLBACK_ROWS)):

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
@@ -66,7 +65,7 @@ class Sampling(Picture):
 
 
 def sampling(
-    scores: npt.ArrayLike,
+    scores: Any,
     tokens: Sequence[str],
     *,
     probabilities: bool = False,

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import traitlets
 from jaxtyping import Float64
 
@@ -68,7 +67,7 @@ class SoftmaxTemperature(Picture):
 
 
 def softmax_temperature(
-    scores: npt.ArrayLike | Mapping[int, npt.ArrayLike],
+    scores: Any,
     *,
     labels: Sequence[str] | None = None,
     temperature: float = 1.0,

@@ -1,8 +1,6 @@
-"""The encoder–decoder. Generated from book/encoder_decoder.ipynb: edit the notebook, then `make export`."""
+"""The encoder–decoder in torch, and the proof that its target never looks ahead. Generated from book/encoder_decoder.ipynb: edit the notebook, then `make export`."""
 
-import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import (
-    expects,
-    expects_length,
-    expects_one_of,
-    expects_positive,
-    expects_shape,
-    named,
-)
+from tlm_book.checks import expects, expects_length, expects_shape
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -32,14 +23,13 @@ from tlm_book.derivation import (
     residual,
 )
 from tlm_book.embedding import Embedding
+from tlm_book.encoder_decoder.settings import EncoderDecoderConfig
 from tlm_book.feed_forward import FeedForward
 from tlm_book.multi_head import CrossAttention
 from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import PositionalEncoding
-from tlm_book.transformer_lm import Config, Settings
 
 __all__ = [
-    "EncoderDecoderConfig",
     "EncoderBlock",
     "KeysValues",
     "CrossBlock",
@@ -49,83 +39,6 @@ __all__ = [
 
 
 # --- The model in torch
-
-
-@named
-@dataclass(frozen=True)
-class EncoderDecoderConfig(Settings):
-    """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
-    Lei Mao writes it. (M-sizes)
-
-    vocab_size         tokens of the target
-    source_vocab_size  those of the source; None, in all presets: one vocabulary and one
-                       table for both
-    n_layers           blocks in each half
-    d_value            d_v, the width of the values; None, in all presets: d_head
-    norm, final_norm   "post", False (Lei Mao, Agarwal, Vaswani); "pre", True (pre_norm)
-    eps, eps_mode      10⁻⁵, "inside" (Lei Mao, pre_norm); 10⁻⁶, "inside" (Vaswani);
-                       0, "none" (Agarwal); "outside" as Wojcik has it
-    pe, pe_start       "sinusoidal" in all, from 0, and from 1 in Agarwal's; or "learned",
-                       "learned_from_sinusoid", "none"
-    pe_halves          True: all sines, then all cosines (Marian's files); False: by turns
-    embed_scale        embeddings times √d: True in all but Agarwal's
-    tied               Y is the target's table, transposed: True in Vaswani's
-    unembed_bias       b: False in Vaswani's
-    out_bias           of W^O: False in all presets
-    dropout            0; 0.1 in Vaswani's
-
-    `d_model`, `d_ff`, `n_heads`, `d_head`, `max_len`, `activation`, `qkv_bias` and
-    `scale` are those of `Config`; its other fields keep their defaults: they are for
-    decoders alone. ValueError or TypeError for values that describe no model.
-    """
-
-    norm: str = "post"  # or "pre"
-    final_norm: bool = False
-    eps: float = 1e-5
-    eps_mode: str = "inside"
-    pe: str = "sinusoidal"
-    pe_start: int = 0
-    embed_scale: bool = True
-    out_bias: bool = False
-    source_vocab_size: int | None = None
-    d_value: int | None = None  # None: as wide as the keys, d_head
-    pe_halves: bool = False  # True: all sines first, then all cosines
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expects_one_of("norm", self.norm, ("post", "pre"))
-        expects_one_of("variant", self.variant, ("sequential",))
-        expects(self.pe != "rotary", "pe", repr(self.pe), "positions that are added")
-        for name in "n_kv_heads norm_kind gated ff_bias n_experts window qk_norm".split():
-            got, only = getattr(self, name), getattr(Settings, name)
-            expects(got == only, name, got, f"{only}: others are for decoders alone")
-        sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
-        expects_positive(**{name: n for name, n in sizes.items() if n is not None})
-        halves, name = self.pe_halves, "pe_halves"
-        expects(isinstance(halves, bool), name, repr(halves), "True or False", TypeError)
-        fits = not halves or self.pe == "sinusoidal"
-        expects(fits, name, halves, f"False with pe = {self.pe!r}")
-
-    @classmethod
-    def lei_mao(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
-        """Lei Mao: the default values."""
-        return cls(vocab_size, **changes)
-
-    @classmethod
-    def pre_norm(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
-        """The form of today: pre-norm, and one more normalization behind each stack."""
-        settings: dict[str, Any] = {"norm": "pre", "final_norm": True}
-        return cls(vocab_size, **settings | changes)
-
-    @classmethod
-    def agarwal(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
-        """Agarwal: no ε, positions from 1."""
-        return cls(**dataclasses.asdict(Config.agarwal(vocab_size)) | changes)
-
-    @classmethod
-    def vaswani(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
-        """The paper of 2017: tied embeddings, dropout 0.1."""
-        return cls(**dataclasses.asdict(Config.vaswani(vocab_size)) | changes)
 
 
 class _Block(nn.Module):

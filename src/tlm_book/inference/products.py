@@ -1,0 +1,306 @@
+"""The products of a model that writes, each in the form that is quickest on this machine.
+
+A step multiplies one row (or one row of each text) by every matrix of the model. The time is that of reading the matrices, and how fast they are
+read depends on processor, library and shape: one and the same product can take five times as long in another form. So the forms are tried.
+
+    products = Products("auto")
+    layer = products.add(W, b)           # X ↦ XW' + 1b, where W (out, in) is the transposed matrix
+    products.prepare(rows=1)             # tries the forms once for each shape, or remembers what an earlier model has found
+    print(products)                      # which form each shape has, and how long the others took
+
+Written by hand.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from torch.nn import functional as F
+
+from tlm_book.checks import expects, expects_one_of
+
+__all__ = ["Rows", "FORMS", "FEW", "Choice", "Product", "Products", "forget", "quantized"]
+
+Rows = Callable[[Float[Tensor, "rows a"]], Float[Tensor, "rows b"]]
+Matrix = Shaped[Tensor, "out in"]
+Bias = Float[Tensor, "out"] | None
+Form = Callable[[Any, Bias], Rows]  # from the matrix (out, in), as it is kept, and the bias to a function of rows
+
+FEW = 16  # rows; more than these are multiplied as a large product, in which all forms are alike
+SMALL = 2**23  # bytes of all matrices together: so few stay in the processor's cache, where all forms are alike
+COPIED = 2**27  # bytes of all matrices together up to which a copy in another order is tried
+SAMPLE = 2**26  # bytes that a trial reads, more than caches hold, for a form that is quick there may be slow in memory
+ROUNDS = 3
+PATIENCE = 0.1  # seconds after which no further round begins
+HOPELESS = 3.0  # times as long as the best: not tried again
+
+
+# The forms
+
+
+def _linear(W: Matrix, b: Bias) -> Rows:
+    """As torch multiplies many rows."""
+    V = W.T
+    if b is None:
+        return lambda X: torch.mm(X, V)
+    return lambda X: torch.addmm(b, X, V)
+
+
+def _column(W: Matrix, b: Bias) -> Rows:
+    """Matrix times column, for one row."""
+    many = _linear(W, b)
+    if b is None:
+        return lambda X: torch.mv(W, X[0])[None] if len(X) == 1 else many(X)
+    return lambda X: torch.addmv(b, W, X[0])[None] if len(X) == 1 else many(X)
+
+
+def _in_out(W: Matrix, b: Bias) -> Rows:
+    """The same product from a copy of the matrix in the order of the formula."""
+    return _linear(W.T.contiguous().T, b)
+
+
+def _parts(W: Matrix, b: Bias) -> Rows:
+    """The matrix cut into k equal parts, which are multiplied as a batch: each thread reads parts of its own. No copy."""
+    threads, (out, d) = torch.get_num_threads(), W.shape
+    k = min(out, threads * math.ceil(8 / threads))
+    m = out // k * k
+    parts, rest = W[:m].view(k, m // k, d), None
+    added = None if b is None else b[:m].view(k, m // k, 1)
+    if m < out:
+        rest = _linear(W[m:], None if b is None else b[m:])
+
+    def product(X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
+        columns = X.T.expand(k, d, len(X))
+        Y = torch.bmm(parts, columns) if added is None else torch.baddbmm(added, parts, columns)
+        Y = Y.view(m, len(X)).T
+        return Y.contiguous() if rest is None else torch.cat((Y, rest(X)), 1)
+
+    return product
+
+
+def _numpy(W: Matrix, b: Bias) -> Rows:
+    """numpy's product, by its own library of linear algebra, on the same memory."""
+    A, c = W.numpy().T, 0 if b is None else b.numpy()
+    return lambda X: torch.from_numpy(X.numpy() @ A + c)
+
+
+FORMS: dict[str, Form] = {"numpy": _numpy, "linear": _linear, "column": _column, "in_out": _in_out, "parts": _parts}
+
+
+# Weights in fewer bits
+
+
+def quantized(W: Float[Tensor, "out in"]) -> tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]:
+    """(Q, s) with whole numbers Q from −127 to 127 and a scale for each row: W ≈ s Q, every entry of row j off by at most s_j/2, s_j = max|W_j|/127."""
+    s = W.abs().amax(1) / 127
+    return (W / torch.where(s > 0, s, 1)[:, None]).round().to(torch.int8), s
+
+
+Quantized = tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]
+
+
+def _bfloat16(form: str) -> Form:
+    """A form whose matrix is in bfloat16; the rows are rounded for the product, and its result too."""
+
+    def make(W: Matrix, b: Bias) -> Rows:
+        product = FORMS[form](W, None)
+        if b is None:
+            return lambda X: product(X.bfloat16()).to(X.dtype)
+        return lambda X: product(X.bfloat16()).to(X.dtype) + b
+
+    return make
+
+
+def _bfloat16_widened(W: Matrix, b: Bias) -> Rows:
+    """The matrix in bfloat16, taken to the rows' type for each product: the rows are not rounded."""
+    return lambda X: F.linear(X, W.to(X.dtype), b)
+
+
+_int8_kernel: Any = getattr(torch, "_weight_int8pack_mm", None)
+
+
+def _int8_packed(W: Quantized, b: Bias) -> Rows:
+    """Whole numbers, multiplied by torch's own kernel for them; rows and results are rounded to bfloat16."""
+    Q, s = W
+    one = torch.ones_like(s, dtype=torch.bfloat16)
+    scaled = lambda X: _int8_kernel(X.bfloat16(), Q, one).to(X.dtype) * s
+    return scaled if b is None else lambda X: scaled(X) + b
+
+
+def _int8_widened(W: Quantized, b: Bias) -> Rows:
+    """Whole numbers, taken to the rows' type for each product: the rows are not rounded."""
+    Q, s = W
+    scaled = lambda X: torch.mm(X, Q.to(X.dtype).T) * s
+    return scaled if b is None else lambda X: scaled(X) + b
+
+
+STORED: dict[str | None, dict[str, Form]] = {
+    None: FORMS,
+    "bfloat16": {"linear": _bfloat16("linear"), "parts": _bfloat16("parts"), "column": _bfloat16("column"), "widened": _bfloat16_widened},
+    "int8": {"packed": _int8_packed, "widened": _int8_widened},
+}
+
+
+# The choice
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The form of the products of one shape, and the milliseconds that each form took for one of them (empty: nothing was tried)."""
+
+    form: str
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def least(self) -> float:
+        """Seconds of the quickest form."""
+        return self.milliseconds[self.form] / 1e3
+
+
+Key = tuple[object, ...]  # what a choice depends on
+_found: dict[frozenset[Key], dict[Key, Choice]] = {}  # in this process: one trial for all models with the same shapes
+
+
+def forget() -> None:
+    """Forget all choices: the next model tries again."""
+    _found.clear()
+
+
+class Product:
+    """X ↦ XW + 1b, in one form for a single row, in another for a few, and in torch's own for many. `stored` says in which numbers W is kept."""
+
+    def __init__(self, W: Matrix, b: Bias, stored: str | None) -> None:
+        self.W, self.b, self.stored = W, b, stored
+        self.kept: Any = W.bfloat16() if stored == "bfloat16" else quantized(W) if stored == "int8" else W
+        self.made: dict[str, Rows] = {}
+        plain = "widened" if stored == "int8" or (stored and W.dtype == torch.float64) else "linear"
+        self.one = self.few = self.many = self.form(plain)
+
+    def form(self, name: str) -> Rows:
+        """The product in the form of that name."""
+        if name not in self.made:
+            self.made[name] = STORED[self.stored][name](self.kept, self.b)
+        return self.made[name]
+
+    def __call__(self, X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
+        n = X.shape[0]  # quicker than len(X)
+        return self.one(X) if n == 1 else self.few(X) if n <= FEW else self.many(X)
+
+
+class Products:
+    """The products of one model. `form` is "auto", which tries, or the name of a form for all of them; `weights` says in which numbers matrices are kept.
+
+    "auto" tries on a processor, for up to FEW rows, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step,
+    so that they come from memory, and each shape takes the form with the shortest time (numpy's product all of them or none). Up to rounding all forms are equal. In float32, where two tokens are
+    nearly tied, another form may write another token: whoever needs the same text again names a form. ValueError for an unknown name.
+    """
+
+    def __init__(self, form: str = "auto", weights: str | None = None) -> None:
+        expects_one_of("weights", weights, tuple(STORED))
+        expects_one_of("products", form, ("auto", *STORED[weights]))
+        self.fixed, self.weights = form, weights
+        self.all: list[Product] = []
+        self.choices: dict[tuple[int, int, str], Choice] = {}  # (in, out, "one" or "few")
+
+    def add(self, W: Float[Tensor, "out in"], b: Bias = None, keep: bool = False) -> Product:
+        """The product with this matrix, (out, in); with `keep`, in the numbers that it has."""
+        made = Product(W, b, None if keep else self.weights)
+        if self.fixed in STORED[made.stored]:
+            usable = self.fixed in self._forms(made)
+            expects(usable, "products", repr(self.fixed), f"a form for {str(W.dtype).removeprefix('torch.')} on {W.device.type}")
+            made.one = made.few = made.form(self.fixed)
+        self.all.append(made)
+        return made
+
+    def prepare(self, rows: int) -> None:
+        """Gives each product the form for that many rows."""
+        size = sum(product.W.nbytes for product in self.all)
+        on_processor = all(product.W.device.type == "cpu" for product in self.all)
+        if self.fixed != "auto" or rows > FEW or size <= SMALL or not on_processor:
+            return
+        kind = "one" if rows == 1 else "few"
+        key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, kind, torch.get_num_threads(), size <= COPIED)
+        shapes = frozenset(map(key, self.all))
+        if shapes not in _found:
+            _found[shapes] = _tried([(key(product), product, self._forms(product)) for product in self.all], min(rows, 4))
+        for product in self.all:
+            choice = _found[shapes][key(product)]
+            setattr(product, kind, product.form(choice.form))
+            self.choices[product.W.shape[1], product.W.shape[0], kind] = choice
+
+    def _forms(self, product: Product) -> list[str]:
+        """The forms that can be used here."""
+        names, W = list(STORED[product.stored]), product.W
+        unusable = {"numpy"} if W.device.type != "cpu" or W.dtype not in (torch.float32, torch.float64) else set()
+        kernel = _int8_kernel is not None and W.device.type == "cpu" and W.shape[1] % 32 == 0  # of another width it reads beyond the end
+        if product.stored == "int8" and (W.dtype == torch.float64 or not kernel):
+            unusable.add("packed")
+        if product.stored == "bfloat16" and W.dtype == torch.float64:
+            unusable |= set(names) - {"widened"}
+        if self.fixed == "auto" and sum(other.W.nbytes for other in self.all) > COPIED:
+            unusable.add("in_out")
+        return [name for name in names if name not in unusable]
+
+    def __str__(self) -> str:
+        if not self.choices:
+            return f"products: {self.fixed if self.fixed != 'auto' else 'linear, nothing was tried'}"
+        lines = []
+        for (d, out, kind), choice in self.choices.items():
+            times = ", ".join(f"{name} {took:.3f}" for name, took in sorted(choice.milliseconds.items(), key=lambda pair: pair[1]))
+            lines.append(f"{d} × {out}, {'one row' if kind == 'one' else 'a few rows'}: {choice.form} (ms: {times})")
+        return "\n".join(lines)
+
+
+Candidate = tuple[Key, Product, list[str]]
+
+
+@torch.inference_mode()
+def _tried(candidates: Sequence[Candidate], rows: int) -> dict[Key, Choice]:
+    """{what is asked for: the form with the shortest time}. The forms take turns, each over the matrices in their order."""
+    wanted = Counter(key for key, *_ in candidates)
+    sample: list[Candidate] = []
+    read = 0
+    for candidate in candidates:  # as many as a trial reads, and one of each kind
+        if read < SAMPLE or candidate[0] not in {key for key, *_ in sample}:
+            sample.append(candidate)
+            read += candidate[1].W.nbytes
+    inputs = {product.W.shape[1]: product.W.new_ones(rows, product.W.shape[1]) for _, product, _ in sample}
+    names = list(dict.fromkeys(name for *_, forms in sample for name in forms))
+    made = {name: [(key, p.W.shape[1], STORED[p.stored][name](p.kept, p.b)) for key, p, forms in sample if name in forms] for name in names}
+    least: dict[tuple[Key, str], float] = {}
+    begun = time.perf_counter()
+    for round_ in range(1 + ROUNDS):  # the first warms up
+        for name in names:
+            for key, took in _least_times(made[name], inputs).items():
+                before = least[key, name] if round_ > 1 else math.inf
+                least[key, name] = min(before, took)
+        names = [name for name in names if any(least.get((key, name), math.inf) <= HOPELESS * _choice(key, least).least for key in wanted)]
+        if time.perf_counter() - begun > PATIENCE:
+            break
+    found = {key: _choice(key, least, without="numpy") for key in wanted}
+    own = sum(count * found[key].least for key, count in wanted.items())
+    numpys = sum(count * least.get((key, "numpy"), math.inf) for key, count in wanted.items())
+    if numpys < own:  # all or none: the threads of two libraries would wait for work at each other's cost
+        return {key: replace(choice, form="numpy") for key, choice in found.items()}
+    return found
+
+
+def _least_times(made: Sequence[tuple[Key, int, Rows]], inputs: dict[int, Tensor]) -> dict[Key, float]:
+    """The shortest seconds of a product of each kind, in one walk over all matrices: each comes from memory, and other programs disturb some of them only."""
+    least: dict[Key, float] = {}
+    for key, d, product in made:
+        begun = time.perf_counter()
+        product(inputs[d])
+        least[key] = min(least.get(key, math.inf), time.perf_counter() - begun)
+    return least
+
+
+def _choice(key: Key, seconds: dict[tuple[Key, str], float], without: str = "") -> Choice:
+    times = {name: 1e3 * took for (other, name), took in seconds.items() if other == key}
+    return Choice(min(set(times) - {without}, key=lambda name: times[name]), times)

@@ -1,0 +1,145 @@
+"""Looking inside a model while it runs: every intermediate result by name, and others in its place. Written by hand.
+
+What is the result of a module is read off by torch's own hooks, which are there only during the run. Attention and the
+mixture of experts compute the rest in one fused step; their `watch`, while it is set, makes them go step by step.
+"""
+
+import difflib
+import fnmatch
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tlm_book.checks import expects
+
+__all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
+
+Hook = Callable[[Tensor], Tensor | None]
+Place = tuple[nn.Module, str]  # a module, and what of it: READ, RESULT, or a word that its watch says
+
+class Watch(dict[str, Callable[[Tensor], Tensor]]):
+    """What a layer asks at each of its steps: (word, result) ↦ the result, or what stands in its place."""
+
+    def __call__(self, word: str, result: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return self[word](result) if word in self else result
+
+
+READ, RESULT = "what it reads", "its result"
+OF_ATTENTION = ("queries", "keys", "values", "scores", "masked_scores", "weights", "heads")
+
+
+def _places(model: Any) -> dict[str, Place]:
+    """Where each name is found, in the order of the run."""
+    found: dict[str, Place] = {"embedding": (model.embedding, RESULT), "position": (model.position, RESULT)}
+    for l, block in enumerate(model.blocks):
+        of_block = _places_of_block(block)
+        found |= {f"blocks.{l}.{name}": place for name, place in of_block.items()}
+    return found | {"norm": (model.norm, RESULT), "logits": (model.unembedding, RESULT)}
+
+
+def _places_of_block(block: Any) -> dict[str, Place]:
+    CA, FF, post = block.attention, block.feed_forward, block.norm == "post"
+    normed: dict[str, Place] = {"norm_attention": (block.norm_attention, RESULT)}
+    attended: dict[str, Place] = {f"attention.{word}": (CA, word) for word in OF_ATTENTION} | {"attention": (CA, RESULT)}
+    between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block.norm_feed_forward, READ)}
+    ff_normed: dict[str, Place] = {"norm_feed_forward": (block.norm_feed_forward, RESULT)}
+    experts = isinstance(FF.down, Tensor)  # the matrices of all experts in one
+    parts = ("router",) if experts else ("gate", "up")
+    fed: dict[str, Place] = {f"feed_forward.{part}": (getattr(FF, part), RESULT) for part in parts if hasattr(FF, part)}
+    fed |= {"feed_forward.hidden": (FF, "hidden") if experts else (FF.down, READ), "feed_forward": (FF, RESULT)}
+    first: dict[str, Place] = {"residual_pre": (block, READ)}
+    last: dict[str, Place] = {"residual_post": (block, RESULT)}
+    if post:
+        return first | attended | normed | between | fed | ff_normed | last
+    return first | normed | attended | ({} if block.variant == "parallel" else between) | ff_normed | fed | last
+
+
+def names_inside(model: nn.Module) -> list[str]:
+    """The names of all intermediate results of a `TransformerLM`, in the order of the run."""
+    return list(_places(model))
+
+
+def _chosen(argument: str, patterns: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """{name: the pattern that chose it}; ValueError for a pattern that chooses nothing."""
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        names = fnmatch.filter(known, pattern)
+        near = difflib.get_close_matches(pattern, list(known), n=1, cutoff=0.0)
+        expects(names, argument, repr(pattern), f"a name inside the model, such as {', '.join(map(repr, near))}")
+        found |= dict.fromkeys(names, pattern)
+    return found
+
+
+def run_with_cache(
+    model: nn.Module,
+    tokens: Int[Tensor, "*batch n"],
+    names: str | Iterable[str] | None = None,
+    hooks: Mapping[str, Hook] | None = None,
+) -> tuple[Float[Tensor, "*batch n V"], dict[str, Float[Tensor, "..."]]]:
+    """(logits, cache): the model's result, and every intermediate result by name, in the order of the run.
+
+    model   a `TransformerLM`.
+    names   the results to keep: a name or several, `*` stands for anything: "blocks.*.attention.weights". All, if None.
+    hooks   {name: f}: the run goes on with f(result) in the place of this result; where f gives None, with the result itself.
+
+    What is kept is not copied, and gradients flow through it as usual; what a hook has replaced is kept. A watched layer computes
+    its attention step by step, which may round otherwise than the fused kernel. ValueError for a name that is not inside the model and for
+    a hook that gives another shape, TypeError for one that gives no tensor; otherwise as the model itself.
+    """
+    places = _places(model)
+    wanted = ["*"] if names is None else [names] if isinstance(names, str) else list(names)
+    kept = _chosen("names", wanted, places)
+    hooked = _chosen("hooks", hooks or {}, places)
+    cache: dict[str, Tensor] = {}
+
+    def see(name: str, result: Tensor) -> Tensor:
+        if name in hooked and hooks is not None:
+            result = _replaced(name, result, hooks[hooked[name]])
+        if name in kept:
+            cache[name] = result
+        return result
+
+    with ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:  # a compiled part is run as it was written
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        _watch({name: place for name, place in places.items() if name in kept or name in hooked}, see, stack)
+        logits = model.forward(tokens)
+    return logits, cache
+
+
+def run_with_hooks(
+    model: nn.Module, tokens: Int[Tensor, "*batch n"], hooks: Mapping[str, Hook]
+) -> Float[Tensor, "*batch n V"]:
+    """The logits of a run in which `hooks` replace results, as in `run_with_cache`. Errors as there."""
+    return run_with_cache(model, tokens, (), hooks)[0]
+
+
+def _replaced(name: str, result: Tensor, hook: Hook) -> Tensor:
+    other = hook(result)
+    if other is None:
+        return result
+    wants = f"a tensor of shape {tuple(result.shape)} or None"
+    expects(isinstance(other, Tensor), f"hooks[{name!r}]", f"a {type(other).__name__}", wants, TypeError)
+    expects(other.shape == result.shape, f"hooks[{name!r}]", f"shape {tuple(other.shape)}", wants)
+    return other
+
+
+def _watch(places: Mapping[str, Place], see: Callable[[str, Tensor], Tensor], stack: ExitStack) -> None:
+    """Until the stack is closed, `see` is told the name and the result at each of these places, and its answer is used."""
+    watches: dict[nn.Module, Watch] = {}
+    for name, (module, what) in places.items():
+        if what == RESULT:
+            stack.enter_context(module.register_forward_hook(lambda _, __, result, name=name: see(name, result)))
+        elif what == READ:
+            stack.enter_context(module.register_forward_pre_hook(lambda _, args, name=name: (see(name, args[0]), *args[1:])))
+        else:
+            watches.setdefault(module, Watch())[what] = partial(see, name)
+    for module, watch in watches.items():
+        stack.callback(vars(module).pop, "watch")  # what is left behind, even None, would have a compiled model compiled again
+        vars(module)["watch"] = watch

@@ -1,0 +1,65 @@
+"""Where a model looks when it reads a text: our models, and those of `transformers`."""
+
+from typing import Any
+
+from tlm_book.checks import expects
+from tlm_book.libraries import library
+from tlm_book.viewer.attention.view import View, attention
+
+__all__ = ["show"]
+
+
+def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> View:
+    """The attention weights of a model that reads a text, as an interactive picture.
+
+    model      one of ours, or any model of `transformers` that returns attentions. It is read in evaluation mode, and is
+               afterwards in the mode in which it came.
+    tokenizer  its tokenizer; ours puts its start marker first.
+    text       any text that is not too long for the model.
+    title      a line above the picture.
+
+    TypeError for a text that is no string, and for a model that has no attention weights to show; otherwise the errors of model
+    and tokenizer, and those of `attention`.
+
+    >>> from tlm_book.training import shipped
+    >>> show(*shipped(), "The tide")
+    <attention weights: 4 × 4 heads, 4 × 4 tokens; layer 0, head 0>
+    """
+    expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
+    training, read = model.training, _ours if hasattr(model, "attention_weights") else _theirs
+    model.eval()
+    try:
+        with library("torch", "viewer").no_grad():
+            names, weights = read(model, tokenizer, text)
+    finally:
+        model.train(training)
+    return attention(names, weights, title=title)
+
+
+def _ours(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+    torch = library("torch", "viewer")
+    tokens = [tokenizer.start, *tokenizer.encode(text)]
+    place = next(model.parameters()).device
+    return [tokenizer.token_text(token) for token in tokens], model.attention_weights(torch.tensor(tokens, device=place))
+
+
+def _theirs(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+    batch = tokenizer(text, return_tensors="pt").to(model.device)
+    chosen = getattr(model.config, "_attn_implementation", None)
+    if chosen not in (None, "eager"):  # fused kernels form no weights
+        model.set_attn_implementation("eager")
+    try:
+        found = getattr(model(**batch, output_attentions=True), "attentions", None)
+    finally:
+        if chosen not in (None, "eager"):
+            model.set_attn_implementation(chosen)
+    wants = "one that returns attentions with output_attentions=True"
+    expects(found, "model", f"a {type(model).__name__}, which returns none", wants, TypeError)
+    return [_name(tokenizer, token) for token in batch["input_ids"][0].tolist()], found
+
+
+def _name(tokenizer: Any, token: int) -> str:
+    """The token as text, with the space before it, which some tokenizers drop from a token alone."""
+    name = str(tokenizer.decode([token]))
+    lost = str(tokenizer.convert_ids_to_tokens(token)).startswith("▁") and not name.startswith(" ")
+    return f" {name}" if lost else name
