@@ -18,6 +18,7 @@ from tlm.html import warn
 PLAIN = re.compile(r'<span class="(?:n|nn|nx|p|w)">([^<]*)</span>')
 CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
 RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
+OWN = ("tlm.css", "tlm.js", "finder.js", "previews.js")  # each line a line of its own: no text runs over two
 STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "sphinx-design.min.css")
 
 
@@ -33,7 +34,8 @@ class LightPictures(SphinxTransform):
                 continue
             light = path.with_suffix(".webp")
             if not light.exists():
-                Image.open(path).save(light, lossless=True, method=2)
+                large = path.stat().st_size > 60_000  # worth a fifth of a second
+                Image.open(path).save(light, lossless=True, method=4, quality=100 if large else 80)
             image["uri"] = image["uri"].removesuffix(".png") + ".webp"
 
 
@@ -56,9 +58,18 @@ def lighten_site(app, error):
             path = out / "_static" / name
             if path.exists():
                 path.write_text(without_unused(path.read_text(encoding="utf-8"), words), encoding="utf-8")
+        for name in OWN:
+            path = out / "_static" / name
+            path.write_text(without_margins(path.read_text(encoding="utf-8")), encoding="utf-8")
         pages = " ".join(word for word in words if word.startswith("fa-"))
         for name in icons_without_shape(pages, (out / "_static" / "icons.css").read_text(encoding="utf-8")):
             warn(f"the pages show the icon {name}, which assets/icons.css does not draw", None)
+
+
+def without_margins(text):
+    """A style sheet or a script without indents, empty lines and lines of comment."""
+    lines = (line.strip() for line in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def without_unused(css, words):

@@ -52,14 +52,12 @@ Kind = TypeVar("Kind")
 def named(kind: type[Kind]) -> type[Kind]:
     """The dataclass, which answers to an unknown field with the nearest that there is. TypeError, as before."""
     made: Any = kind
-    make, names = made.__init__, list(made.__dataclass_fields__)
 
-    @functools.wraps(make)
-    def init(self: Any, *args: Any, **fields: Any) -> None:
-        expects_names(fields, names)
-        make(self, *args, **fields)
+    def new(cls: Any, *args: Any, **fields: Any) -> Any:  # before __init__, which stays as the dataclass made it
+        expects_names(fields, list(cls.__dataclass_fields__))
+        return object.__new__(cls)
 
-    made.__init__ = init
+    made.__new__ = new
     return kind
 
 

@@ -155,7 +155,7 @@ def test_in_a_notebook_as_typed(kind, tmp_path):
     """`pytest --nbval book/` in a small copy of the book: one unit passes, two fail and are named."""
     (tmp_path / "book" / "_tools").mkdir(parents=True)
     shutil.copy(book.BOOK / "conftest.py", tmp_path / "book")
-    for tool in ("agreement.py", "forked_kernels.py"):
+    for tool in ("agreement.py", "forked_kernels.py", "workers.py"):
         shutil.copy(book.BOOK / "_tools" / tool, tmp_path / "book" / "_tools")
     cell = nbformat.v4.new_code_cell("print('loss 0.500')", execution_count=1, outputs=[nbformat.v4.new_output("stream", text=f"loss {NOTEBOOK[kind]}\n")])
     notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})

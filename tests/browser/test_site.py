@@ -513,10 +513,9 @@ def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, c
     with page.expect_navigation():
         page.locator("#pst-search-dialog ul.places a", has_text=re.compile(f"^{place}$")).first.click()
     page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
-    page.wait_for_timeout(300)
-    lines = page.evaluate("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
-      .map((pre) => pre.getBoundingClientRect()).filter((box) => box.bottom > 0 && box.top < 1.5 * innerHeight).length""", code)
-    assert lines and not faults
+    page.wait_for_function("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
+      .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < 1.5 * innerHeight)""", arg=code, timeout=20_000)
+    assert not faults
 
 
 def test_formulas_side_by_side_stand_below_one_another_on_a_phone(reader, site):

@@ -61,6 +61,7 @@ function render({ model, el }) {
   function run(then = () => {}) {
     stop();
     const before = answer, causal = model.get("causal");
+    delete el.dataset.ready;
     stop = inSlices(forward(network, tokens, { causal, off: off() }, answer), (now) => {
       changed = before && before.key === now.key ? differing(before, now) : null;
       answer = now;
