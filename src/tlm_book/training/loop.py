@@ -124,7 +124,7 @@ def corrupt_tokens(
 def train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    read: Int[Tensor, "batch n"],
+    read: Int[Tensor, "batch m"],
     batch: Int[Tensor, "batch n"],
     config: TrainConfig,
     weights: Float[Tensor, "batch n"] | None = None,
