@@ -23,6 +23,7 @@ __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 Hook = Callable[[Tensor], Tensor | None]
 Place = tuple[nn.Module, str]  # a module, and what of it: READ, RESULT, or a word that its watch says
 
+
 class Watch(dict[str, Callable[[Tensor], Tensor]]):
     """What a layer asks at each of its steps: (word, result) ↦ the result, or what stands in its place."""
 

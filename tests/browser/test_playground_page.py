@@ -195,10 +195,10 @@ def test_a_head_goes_off_and_on(show, small):
     head = page.get_by_role("button", name="block 1, head 2")
     head.click()
     page.get_by_role("button", name="block 1, head 2, off").wait_for()
-    page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('1 of 8 heads are off')")
+    page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('1 of 8 heads is off')")
     assert shares(page) != before
     page.get_by_role("button", name="block 1, head 2, off").press("Enter")
-    page.wait_for_function("!document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('heads are off')")
+    page.wait_for_function("!document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.said').textContent.includes('heads is off')")
     assert shares(page) == before
 
 
@@ -237,3 +237,15 @@ def test_fits_and_has_no_fault_that_axe_finds(show, small, theme, width):
     page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']}).then((r) => r.violations.map((v) => [v.id, v.nodes.length, v.nodes[0].html]))")
     assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_saved_page_has_the_colours_of_the_readers_system(tabs, small, tmp_path, scheme):
+    key, page, faults = tabs.take()
+    page.emulate_media(color_scheme=scheme)
+    page.goto(playground(*small, "the cat").save(tmp_path / "mine.html").as_uri())
+    page.wait_for_selector("[data-ready]", state="attached")
+    assert page.locator(".all.dark").count() == (scheme == "dark")
+    ground = page.evaluate("getComputedStyle(document.documentElement).colorScheme")
+    assert ground == "light dark" and not faults
+    tabs.give_back(key, page, faults)

@@ -1016,6 +1016,7 @@ CASES = [
     Case("heads said_twice copies 2.0", lambda: heads.said_twice(tokens(0, 1), 1, 2.0, 0), TypeError, ("copies: got 2.0", "a whole number")),
     Case("playground text", lambda: viewer.playground(None, None, 3), TypeError, ("model: got NoneType", "a TransformerLM")),
     Case("small world level", lambda: small_world.story(9, random.Random(0)), ValueError, ("level: got 9", "from 0 to 4")),
+    Case("small world check", lambda: small_world.check(b"Anna"), TypeError, ("text: got bytes", "a str")),
     Case("small world stories 0", lambda: small_world.stories(0, seed=0), ValueError, ("count: got 0", "at least 1")),
     Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),
     Case("heads knock_out no such head", lambda: heads.knock_out(model(), (0, 2)), IndexError, ("heads: got (0, 2)", "a head below 2")),

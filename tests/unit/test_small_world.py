@@ -190,3 +190,17 @@ def test_any_text_can_be_checked():
 def test_no_such_level(level):
     with pytest.raises(ValueError, match=f"level: got {level}, want from 0 to 4"):
         small_world.story(level, random.Random(0))
+
+
+@pytest.mark.parametrize("change", [{"people": 1}, {"people": 101}, {"places": 1}, {"containers": -1}, {"things": 0}, {"things": 1000}, {"plots": 101}, {"questions": -1}])
+def test_a_level_that_no_story_fits(change):
+    (name, got), = change.items()
+    with pytest.raises(ValueError, match=f"level.{name}: got {got}, want from"):
+        small_world.story(small_world.LEVELS[2]._replace(**change), random.Random(0))
+
+
+def test_the_smallest_stories_and_as_many_questions_as_there_are():
+    least = small_world.Level(people=2, places=2, containers=0, things=1, plots=0, questions=100)
+    for seed in range(20):
+        verdict = small_world.check(small_world.story(least, random.Random(seed)))
+        assert verdict.consistent and 5 < verdict.asked < 100

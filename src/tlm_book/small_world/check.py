@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tlm_book.checks import expects
 from tlm_book.small_world.language import Named, NotGrammatical, Sentence, read
 from tlm_book.small_world.questions import answer
 from tlm_book.small_world.world import Contradiction, World
@@ -99,7 +100,9 @@ def check(text: str) -> Verdict:
     """Read a story with its questions, and say which sentences break the language or the world.
 
     A line is either prose or a question with its answer ("Who had the key? Anna."). A sentence with a fault is left out of what follows.
+    TypeError for what is no text.
     """
+    expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
     world, faults, count, asked = World(), list[Fault](), 0, 0
     for line in filter(None, map(str.strip, text.splitlines())):
         if "?" in line and '"' not in line:

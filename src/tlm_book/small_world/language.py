@@ -202,8 +202,6 @@ def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> 
             return f"with {value}" if sort == "person" else f"{PLACES.get(value, 'in')} the {value}"
         case "list":
             return said([f"the {name}" for name in value]) if value else "nothing"
-        case "sky" | "over" | "comes":
-            return ""
     return str(value)
 
 

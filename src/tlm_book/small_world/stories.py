@@ -47,6 +47,10 @@ LEVELS = (
 )
 
 
+# What a story needs, and what there are words for.
+_RANGES = {"people": (2, len(PEOPLE)), "places": (2, len(PLACES)), "containers": (0, len(CONTAINERS)), "things": (1, len(THINGS)), "plots": (0, 100), "questions": (0, 100)}
+
+
 class _Stage:
     """A world, what has happened in it, and chance."""
 
@@ -273,7 +277,7 @@ def _complete(text: str, event: Event) -> bool:
 
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
-    ValueError for a number that is no level.
+    ValueError for a number that is no level, and for a `Level` with fewer than two people or places, without a thing, or larger than there are words.
 
     >>> print(story(0, random.Random(4)), end="")
     Peter was at the crossroads. In the studio was Adam. Adam had a broom. There was a book in the studio. Adam took the book. Off went Adam to the crossroads. The book was given to Peter by Adam. Peter thanked Adam.
@@ -284,6 +288,8 @@ def story(level: Level | int, rng: random.Random) -> str:
     if isinstance(level, int):
         expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
         level = LEVELS[level]
+    for name, (low, high) in _RANGES.items():
+        expects(low <= (got := getattr(level, name)) <= high, f"level.{name}", got, f"from {low} to {high}")
     stage = _Stage(level, rng)
     _beginning(stage)
     plots = rng.choices(_PLOTS[:7] if level.plain else _PLOTS, _CHANCES[:7] if level.plain else _CHANCES, k=level.plots)
@@ -300,7 +306,8 @@ def _asked(stage: _Stage) -> list[str]:
         question = QUESTIONS[kind].text.format(*names)
         found.setdefault(kind, []).append(f"{question} {answer(question, stage.world)}")
     lines: dict[str, None] = {}
-    while len(lines) < stage.level.questions:
+    wanted = min(stage.level.questions, sum(map(len, found.values())))
+    while len(lines) < wanted:
         line = stage.rng.choice(found[stage.rng.choice(list(found))])
         if not line.endswith(("Nothing.", "Nobody.")) or stage.rng.random() < 0.3:
             lines[line] = None

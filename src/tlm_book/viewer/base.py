@@ -153,7 +153,8 @@ class Picture(anywidget.AnyWidget):
 
 _PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title></head>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<style>:root {{ color-scheme: light dark }}</style></head>
 <body style="font-family: system-ui, sans-serif; margin: 1.5rem">
 {body}
 </body>

@@ -59,6 +59,8 @@ function rmsNorm(x, a, eps) {
   return x.map((x_i, i) => (a[i] * x_i) / by);
 }
 
+const normed = (x, w, { norm_kind, eps, eps_mode }) => (norm_kind === "rms" ? rmsNorm(x, w.a.data, eps) : layerNorm(x, w, eps, eps_mode));
+
 // --- The feed-forward layer
 
 function erf(x) { // a series near 0, a continued fraction beyond
@@ -86,10 +88,10 @@ function feedForward(x, w, activation) {
   const f = ACTIVATIONS[activation];
   return times(times(x, matrix(w.W_1), w.b_1.data).map(f), matrix(w.W_2), w.b_2.data);
 }
-function gatedFeedForward(x, w, activation, index = 0) {
+function gatedFeedForward(x, w, activation) {
   const bias = (b) => (b ? b.data : null), f = ACTIVATIONS[activation];
-  const gate = times(x, matrix(w.W_G, index), bias(w.b_G)).map(f), inner = times(x, matrix(w.W_1, index), bias(w.b_1));
-  return times(gate.map((g, i) => g * inner[i]), matrix(w.W_2, index), bias(w.b_2));
+  const gate = times(x, matrix(w.W_G), bias(w.b_G)).map(f), inner = times(x, matrix(w.W_1), bias(w.b_1));
+  return times(gate.map((g, i) => g * inner[i]), matrix(w.W_2), bias(w.b_2));
 }
 function mixtureOfExperts(x, w, k, activation) { // the k largest, of equal ones the first
   const r = times(x, matrix(w.W_R)), chosen = [...r.keys()].sort((i, j) => r[j] - r[i] || i - j).slice(0, k), g = softmax(chosen.map((e) => r[e]));
@@ -160,8 +162,7 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
   if (causal && kept && kept.key === key) while (start < Math.min(n, kept.tokens.length) && kept.tokens[start] === tokens[start]) start++;
   const from = (old) => (start ? old.slice(0, start) : []), blank = Array.from({ length: L }, () => []);
   const answer = { key, tokens: [...tokens], rows: (start ? kept.rows : blank).map(from), streams: from(kept?.streams), weights: from(kept?.weights), logits: from(kept?.logits) };
-  const norm = (x, w) => (settings.norm_kind === "rms" ? rmsNorm(x, w.a.data, settings.eps) : layerNorm(x, w, settings.eps, settings.eps_mode));
-  const d = weights.E.shape[1], unembedding = matrix(weights.Y);
+  const norm = (x, w) => normed(x, w, settings), d = weights.E.shape[1];
   let X = [];
   for (let p = start; p < n; p++) {
     let x = Float64Array.from(part(weights.E, tokens[p], d));
@@ -186,20 +187,16 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
       yield;
     }
   }
-  for (let r = 0; r < X.length; r++) {
-    answer.logits.push(unembedded(X[r], { weights, settings }, norm, unembedding));
+  for (const x of X) {
+    answer.logits.push(lens({ weights, settings }, x));
     yield;
   }
   return answer;
 }
-function unembedded(x, { weights }, norm, unembedding) {
-  return times(weights.N ? norm(x, weights.N) : x, unembedding, weights.b.data);
-}
 
-// What a row of the stream would say if it were the last: the logit lens.
-function lens(model, x) {
-  const { settings } = model;
-  return unembedded(x, model, (row, w) => (settings.norm_kind === "rms" ? rmsNorm(row, w.a.data, settings.eps) : layerNorm(row, w, settings.eps, settings.eps_mode)), matrix(model.weights.Y));
+// Φ(N(x)): what the last layers read in a row of the residual stream, wherever it is taken from (the logit lens).
+function lens({ weights, settings }, x) {
+  return times(weights.N ? normed(x, weights.N, settings) : x, matrix(weights.Y), weights.b.data);
 }
 
 const finish = (steps) => { for (;;) { const { done, value } = steps.next(); if (done) return value; } };

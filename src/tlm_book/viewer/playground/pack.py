@@ -4,7 +4,6 @@ Written by hand.
 """
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,8 +54,8 @@ def _walk(node: Any, name: str, leaf: Any) -> Any:
 def _untied(weights: Mapping[str, Any]) -> dict[str, Any]:
     """The weights without an unembedding that is the table turned round, which is named by the factor between them."""
     E, Y = weights["E"], weights["Y"]
-    if E.shape == Y.T.shape and E.any():
-        factor = float(np.sqrt((E**2).sum() / (Y**2).sum()) if Y.any() else math.nan)
+    if E.shape == Y.T.shape and E.any() and Y.any():
+        factor = float(np.sqrt((E**2).sum() / (Y**2).sum()))
         if np.allclose(E / factor, Y.T, rtol=1e-6, atol=0):
             return {**{name: w for name, w in weights.items() if name != "Y"}, "tied": factor}
     return dict(weights)

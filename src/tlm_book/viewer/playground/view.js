@@ -141,8 +141,8 @@ function render({ model, el }) {
     list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
     list.node.caption.textContent = `after “${shown(tokens[row])}”, token ${row} of 0 to ${tokens.length - 1}`;
     depth.show(answer.streams[row].map((x, l) => {
-      const z = lens(network, x), best = z.indexOf(Math.max(...z));
-      return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(best)), data(softmax(z)[best], fixed(softmax(z)[best]))];
+      const p = softmax(lens(network, x)), most = Math.max(...p);
+      return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(p.indexOf(most))), data(most, fixed(most))];
     }));
   }
   function show() {
@@ -153,7 +153,7 @@ function render({ model, el }) {
     const count = changed && changed.common, silent = off().size;
     words.replaceChildren(make("p", {}, ...(changed === null ? ["Type: each letter is computed at once."]
       : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} tokens before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
-    silent ? ` ${silent} of ${L * h} heads are off.` : ""));
+    silent ? ` ${silent} of ${L * h} heads ${silent === 1 ? "is" : "are"} off.` : ""));
   }
 
   for (let l = 0; l < L; l++) {
