@@ -365,6 +365,8 @@ def _train_prepared(
     words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
     model_config = begun[0].config if begun else model_for(job.size, len(words), job.preset)
+    most, n = len(known.tokens), job.size.context
+    expects(n <= most, "context", n, f"at most {most}, the number of tokens to train on")
     progress = progress and lead
     if progress:
         tqdm.write(forecast(config, model_config, dist), file=sys.stderr)
