@@ -38,7 +38,16 @@ def train(options: dict[str, Any]) -> str:
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
     report = train_files(options.pop("data", None), **options)
-    return f"{report}\n{AFTERWARDS.format(options['out'])}" if report else ""
+    return f"{report}\n{sample_of(options['out'], prompt or '')}\n{AFTERWARDS.format(options['out'])}" if report else ""
+
+
+def sample_of(folder: str, prompt: str) -> str:
+    """What the model in the folder makes of the prompt, in a line."""
+    from tlm_book.inference import complete
+    from tlm_book.training import load
+
+    model, tokenizer = load(folder)
+    return f"sample: {complete(model, tokenizer, prompt, 60, temperature=0.8, seed=0)!r}"
 
 
 AFTERWARDS = """next: python -m tlm_book generate --model {0} --prompt "…"

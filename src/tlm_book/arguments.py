@@ -113,6 +113,7 @@ _preset, _decoder = _one_of(PRESETS), _one_of(_DECODERS)
 _EXAMPLES = """examples:
   python -m tlm_book generate --prompt "The tide"                      the small model that comes with the package
   python -m tlm_book train --data essays.txt --out my-model            train one on a text
+  python -m tlm_book train --data essays.txt --out mine --minutes 30 --plot   in a given time, with a picture of the curves
   python -m tlm_book train --resume --out my-model                     go on after Ctrl-C or a power cut
   python -m tlm_book train --resume --out my-model --steps 5000        take a finished run further
   python -m tlm_book generate --model my-model --prompt "The tide"
@@ -141,11 +142,13 @@ def arguments() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one: --out is enough; a finished one goes further with larger --steps")
     train.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard, too, into a folder of that name beside log.jsonl and log.csv (pip install 'tlm_book[tensorboard]')")
     train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: one is learned from the text)")
-    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun)")
+    train.add_argument("--plot", action="store_true", help="draw the curves as they grow: curves.svg in the run's folder (DIR.run), in the end in the model's")
+    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun) and at the end")
     train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: weights on each device, or shared out (default: ddp)")
     train.add_argument("--keep", type=_POSITIVE, metavar="N", help="checkpoints to keep, beside the best (default: 3)")
-    chosen = train.add_argument_group("choices (those left out are fitted to the amount of text)")
+    chosen = train.add_argument_group("choices (those left out are fitted to the amount of text; without a GPU and without --steps, to ten minutes, too)")
     chosen.add_argument("--steps", type=_POSITIVE, help="updates of the weights")
+    chosen.add_argument("--minutes", type=_RATE, help="a time for all of it: model (unless a size is given), steps and schedule are fitted to what a few steps take here")
     chosen.add_argument("--vocab-size", type=_POSITIVE, help="tokens, at most")
     chosen.add_argument("--d-model", type=_POSITIVE, help="numbers in a row")
     chosen.add_argument("--layers", type=_POSITIVE, help="decoder blocks")
@@ -212,7 +215,7 @@ def refuse(options: dict[str, Any]) -> None:
         _expects_module(options["factory"].partition(":")[0])
 
 
-_OF_FILES = ("begin", "preset", "resume", "tensorboard", "tokenizer", "sample", "parallel", "keep")
+_OF_FILES = ("begin", "preset", "resume", "tensorboard", "plot", "minutes", "tokenizer", "sample", "parallel", "keep")
 _OF_A_MODEL = ("vocab_size", "d_model", "layers", "heads", "tokenizer")
 
 
@@ -227,6 +230,10 @@ def _refuse_run(options: dict[str, Any]) -> None:
         raise FileExistsError(f"--out: got {str(out)!r}, which exists, want a folder that does not exist yet, or --resume with larger --steps to go further")
     if options.get("book") and (name := given(_OF_FILES)):
         raise ValueError(f"{option(name)}: got it with --book, which makes the model that is shipped; want --data, or to leave it out")
+    if "minutes" in options and "steps" in options:
+        raise ValueError("--minutes: got it with --steps, want one of them")
+    if "minutes" in options and resume and (run.exists() or out.exists()):
+        raise ValueError(f"--minutes: got it with --resume, want to leave it out: the run in {str(run if run.exists() else out)!r} has its number of steps")
     if begin and (name := given(_OF_A_MODEL)):
         raise ValueError(f"{option(name)}: got it with --from, want to leave it out: the model in {begin!r} has its own")
     if not ("data" in options or options.get("book") or begin or run.exists() or (out / "run.json").exists()):

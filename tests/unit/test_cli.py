@@ -55,8 +55,9 @@ def test_train_reports_and_writes(trained):
 def test_train_shows_progress(text, tmp_path):
     run = command("train", "--data", text, "--out", tmp_path / "m", *TINY[:-1])
     assert run.returncode == 0 and "4/4" in run.stderr and "4/4" not in run.stdout
-    first = run.stderr.splitlines()[0]  # what is to be done, before it is begun
-    assert first.endswith("weights, 4 steps of 2 windows of 16 tokens: about a minute or less here"), first
+    first = run.stderr.splitlines()[:3]  # what is to be done, before it is begun
+    assert [line.split(":")[0] for line in first] == ["text", "model", "run"] and first[2].startswith("run: 4 steps of 2 windows, which read the text 0.0 times over")
+    assert "1 blocks of width 16, windows of 16 tokens out of 280" in first[1], first
 
 
 def test_generate_is_reproducible(trained):
@@ -300,6 +301,11 @@ EARLY = {
     "--data: got none, want text files": ["train", "--out", "new"],
     "--from: got nothing at 'none', want a folder with a model": ["train", "--from", "none", "--out", "new"],
     "--heads: got it with --from": ["train", "--from", "here", "--out", "new", "--heads", "2"],
+    "--minutes: got 0, want a number > 0": ["train", "--data", ".", "--out", "new", "--minutes", "0"],
+    "--minutes: got it with --steps, want one of them": ["train", "--data", ".", "--out", "new", "--minutes", "3", "--steps", "9"],
+    "--minutes: got it with --book": ["train", "--book", "--out", "new", "--minutes", "3"],
+    "--plot: got it with --book": ["train", "--book", "--out", "new", "--plot"],
+    "--minutes: got it with --resume": ["train", "--resume", "--out", "begun", "--minutes", "3"],
     "--preset: got it with --book": ["train", "--book", "--preset", "gpt2", "--out", "new"],
     "--out: got 'mine.txt', want a name that ends in .html": ["page", "--out", "mine.txt"],
     "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],

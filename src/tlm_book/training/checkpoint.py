@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_positive
 from tlm_book.files import clear_parts, new_file, new_folder
+from tlm_book.training.config import TrainConfig, pairs_of
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.folder import load, own_weights, stored_weights
 from tlm_book.training.logs import BOARD, Entry, board_writer, logs, write_board
@@ -24,6 +25,7 @@ __all__ = [
     "BEGIN",
     "InMemory",
     "OnDisk",
+    "as_replanned",
     "best_checkpoint",
     "checkpoints",
     "drop_old",
@@ -132,11 +134,12 @@ def read_notes(path: Path) -> dict[str, Any]:
 
 def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
     """(step, tensors) of a checkpoint of this very run. ValueError that names what is broken, foreign or changed."""
-    notes, younger = read_notes(path), {"model": {field.name: field.default for field in dataclasses.fields(Config)}}
+    kinds = {"model": Config, "training": TrainConfig}
+    notes, younger = read_notes(path), {part: {field.name: field.default for field in dataclasses.fields(kind)} for part, kind in kinds.items()}
     for part, fields in run.items():
         theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields that came after the checkpoint have their defaults
         for name, value in fields.items():
-            same = theirs.get(name) == json.loads(json.dumps(value))
+            same = _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
             expects(same, f"{part}.{name}", repr(value), begun)
     try:
@@ -148,6 +151,20 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
         fits = name in tensors and tensors[name].shape == tensor.shape and finite(tensors[name])
         expects(fits, f"{path}", f"no {name} that fits", "the state of this run")
     return notes["step"], tensors
+
+
+def _listed(value: Any) -> Any:
+    """The value as it comes back from a file: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+def as_replanned(folder: Path, config: TrainConfig) -> TrainConfig:
+    """The settings with the number of steps that the last checkpoint has, whose run may have been given more or fewer of them on its way."""
+    last = checkpoints(folder)[-1:]
+    if not last:
+        return config
+    said = read_notes(last[0])["run"]["training"]
+    return dataclasses.replace(config, steps=said["steps"], replanned=pairs_of(said.get("replanned", ())))
 
 
 def best_checkpoint(folder: Path) -> Path:

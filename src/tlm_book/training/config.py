@@ -1,6 +1,7 @@
 """Every choice that training makes, and which choices suit an amount of text. Written by hand."""
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from tlm_book.checks import (
 )
 from tlm_book.transformer_lm import Config
 
-__all__ = ["Size", "TrainConfig", "fit_size", "model_for", "plan", "recipe"]
+__all__ = ["Size", "TrainConfig", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
 
 
 @named
@@ -33,6 +34,7 @@ class TrainConfig:
     dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
     grad_accum_steps      parts in which a batch is worked through, one after another
     activation_checkpointing, compile    save memory (forget what lies inside a block); save time (torch.compile)
+    replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way
 
     Errors: ValueError or TypeError that names the field.
     """
@@ -53,6 +55,7 @@ class TrainConfig:
     grad_accum_steps: int = 1
     activation_checkpointing: bool = False
     compile: bool = False
+    replanned: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         expects_positive(steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every, grad_accum_steps=self.grad_accum_steps)
@@ -69,9 +72,29 @@ class TrainConfig:
             ("token_noise", 0 <= self.token_noise < 1, "a share in [0, 1)"),
             ("seed", 0 <= self.seed < 2**63, "a whole number from 0 to 2^63 − 1"),
             ("validation", 0 < self.validation < 1, "a fraction between 0 and 1"),
+            ("replanned", _ascending(self.replanned, self.steps), f"pairs (step, steps) with steps that grow, below {self.steps}"),
         ):
             expects(right, name, getattr(self, name), wants)
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
+
+    def steps_at(self, step: int) -> int:
+        """How many steps the run was to have when this one was done: the length that its learning rate belongs to.
+
+        >>> TrainConfig(steps=80, replanned=((40, 100),)).steps_at(39)
+        100
+        """
+        return next((steps for until, steps in self.replanned if step < until), self.steps)
+
+
+def _ascending(pairs: Any, steps: int) -> bool:
+    """Whether these are pairs (u, S) of whole numbers with 0 < u ≤ S, the u growing and below `steps`."""
+    right = all(len(pair) == 2 and all(isinstance(n, int) for n in pair) and 0 < pair[0] <= pair[1] for pair in pairs)
+    return right and all(a < b for a, b in itertools.pairwise([*(u for u, _ in pairs), steps]))
+
+
+def pairs_of(listed: Any) -> tuple[tuple[int, int], ...]:
+    """`TrainConfig.replanned` as it comes back from a file."""
+    return tuple((int(until), int(steps)) for until, steps in listed)
 
 
 @dataclass(frozen=True)
@@ -100,6 +123,29 @@ SIZES = {
 def fit_size(n_bytes: int) -> Size:
     """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled."""
     return next(size for bound, size in SIZES.items() if n_bytes < bound)
+
+
+# From small to large: what may be trained where time, and not the text, is short
+LADDER = (
+    Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
+    Size(1024, 96, layers=3, heads=3, context=96, batch_size=8, steps=1100, token_noise=0.15),
+    Size(1024, 128, layers=4, heads=4, context=128, batch_size=8, steps=1400, token_noise=0.15),
+    Size(2048, 192, layers=4, heads=6, context=128, batch_size=12, steps=2000, token_noise=0.0),
+    Size(2048, 256, layers=4, heads=8, context=128, batch_size=16, steps=3000, token_noise=0.0),
+    Size(4096, 256, layers=6, heads=8, context=256, batch_size=16, steps=4000, token_noise=0.0),
+    Size(8192, 384, layers=6, heads=6, context=256, batch_size=32, steps=20000, token_noise=0.0),
+)
+
+
+def sizes_up_to(n_bytes: int) -> list[Size]:
+    """What may be trained on so much text in a short time, from small to large: the last is `fit_size`'s; all have its noise.
+
+    >>> [size.d_model for size in sizes_up_to(200_000)]
+    [64, 96, 128]
+    """
+    most = fit_size(n_bytes)
+    below = [size for size in LADDER if (size.d_model, size.layers) < (most.d_model, most.layers)]
+    return [*(dataclasses.replace(size, token_noise=most.token_noise) for size in below), most]
 
 
 MODELS = tuple(name for name, method in vars(Config).items() if isinstance(method, classmethod) and not name.startswith("_"))

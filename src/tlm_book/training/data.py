@@ -86,18 +86,19 @@ def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: 
     The texts are read once, one at a time. ValueError when there is none.
     """
     dtype = np.dtype("<i2" if len(tokenizer) <= 2**15 else "<i4")
-    ends, n_bytes, N, sha = array("q"), 0, 0, hashlib.sha256()
+    ends, n_bytes, n_characters, N, sha = array("q"), 0, 0, 0, hashlib.sha256()
     with new_file(file) as part, part.open("wb") as out:
         out.write(bytes(HEAD))
         for text in texts:
             tokens = np.array([*tokenizer.encode(text), tokenizer.start], dtype)
             out.write(tokens.tobytes())
             sha.update(tokens.data)
-            N, n_bytes = N + len(tokens), n_bytes + len(text.encode())
+            N, n_bytes, n_characters = N + len(tokens), n_bytes + len(text.encode()), n_characters + len(text)
             ends.append(N)
         expects(N > 0, "texts", "no document", "at least one")
         out.write(bytes(-N * dtype.itemsize % 8) + np.array(ends, "<i8").tobytes())
-        head = {"vocab_size": len(tokenizer), "dtype": dtype.str, "tokens": N, "documents": len(ends), "bytes": n_bytes, "sha256": sha.hexdigest()}
+        counts = {"tokens": N, "documents": len(ends), "bytes": n_bytes, "characters": n_characters}
+        head = {"vocab_size": len(tokenizer), "dtype": dtype.str, **counts, "sha256": sha.hexdigest()}
         out.seek(0)
         out.write(MAGIC + json.dumps(head).encode())
     return read_tokens(file)

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,18 @@ from tlm_book.training.checkpoint import (
     read_notes,
     write_checkpoint,
 )
-from tlm_book.training.config import Size, TrainConfig, model_for, plan
+from tlm_book.training.config import (
+    Size,
+    TrainConfig,
+    model_for,
+    pairs_of,
+    plan,
+    sizes_up_to,
+)
+from tlm_book.training.curves import CURVES
 from tlm_book.training.folder import load, own_weights, save, with_weights
 from tlm_book.training.logs import BOARD
+from tlm_book.training.pace import Aim, fit_time
 from tlm_book.training.text import LEAST_BYTES, Paths, text_files
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -37,7 +46,9 @@ SIZES = ("vocab_size", "d_model", "layers", "heads")  # what a model that is the
 
 @dataclass(frozen=True)
 class Job:
-    """Text, sizes and settings of a run. `begin`: the folder of the model from which it goes on, if there is one."""
+    """Text, sizes and settings of a run. `begin`: the folder of the model from which it goes on, if there is one. `minutes`: the time to which
+    sizes and steps were fitted, if they were.
+    """
 
     data: list[str]
     size: Size
@@ -45,6 +56,7 @@ class Job:
     preset: str | None = None
     begin: str | None = None
     further: bool = False  # whether a finished run is taken further
+    minutes: float | None = None
 
     def write(self, file: Path, **notes: Any) -> None:
         """Write it into a file, with notes."""
@@ -72,9 +84,9 @@ def absolute(data: Any) -> list[str]:
     return [os.path.abspath(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)]
 
 
-def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any]) -> Job:
-    """A new run. Without data it is on the text of the run that made the model in `begin`. ValueError for too little text, wrong sizes, and sizes
-    beside a model that has its own.
+def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any], aim: Aim | None = None) -> Job:
+    """A new run, fitted to a time if there is one to aim at. Without data it is on the text of the run that made the model in `begin`. ValueError for too
+    little text, wrong sizes, and sizes beside a model that has its own.
     """
     place = None if begin is None else named(begin)
     if data is None:
@@ -85,25 +97,35 @@ def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices
     n_bytes = sum(file.stat().st_size for file in files)
     few = f"{n_bytes} bytes in {', '.join(repr(str(f)) for f in files[:3])}"
     expects(n_bytes >= LEAST_BYTES, "path", few, f"at least {LEAST_BYTES} bytes of text")
+    model_of: Callable[[Size], Config] = lambda size: model_for(size, size.vocab_size, preset)
+    sizes = None
     if begin is None:
         size, config = plan(n_bytes, **choices)
-        model_for(size, size.vocab_size, preset)  # wrong sizes are found before the work begins
+        model_of(size)  # wrong sizes are found before the work begins
+        if not any(field.name in choices for field in dataclasses.fields(Size) if field.name not in ("steps", "token_noise")):
+            sizes = sizes_up_to(n_bytes)
     else:
         own = {name: value for name, value in {**choices, "preset": preset}.items() if name in (*SIZES, "preset") and value is not None}
         for name, value in own.items():
             expects(False, name, value, "none: the model that is gone on from has its own")
         gentle: dict[str, Any] = {"lr": 1.5e-4, "token_noise": 0.0}  # it has learned much already
-        size, config = plan(n_bytes, **gentle | dict(choices))
-        size = size_of(begin_of(begin)[0].config, size, choices.get("context"))
-    return Job(absolute(data), size, config, preset, place)
+        choices = gentle | dict(choices)
+        size, config = plan(n_bytes, **choices)
+        theirs = begin_of(begin)[0].config
+        size = size_of(theirs, size, choices.get("context"))
+        model_of = lambda size: theirs.replace(max_len=size.context)
+    if aim is None:
+        return Job(absolute(data), size, config, preset, place)
+    size, config, fitted = fit_time(n_bytes, aim, sizes or [size], model_of, config, choices)
+    return Job(absolute(data), size, config, preset, place, minutes=aim.minutes if fitted else None)
 
 
 def read_job(folder: Path) -> Job:
     """What `Job.write` wrote; ValueError for anything else."""
     try:
         said = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        config = {**said["config"], "betas": tuple(said["config"]["betas"])}
-        return Job(said["data"], Size(**said["size"]), TrainConfig(**config), said["preset"], said["begin"], said["further"])
+        config = {**said["config"], "betas": tuple(said["config"]["betas"]), "replanned": pairs_of(said["config"].get("replanned", ()))}
+        return Job(said["data"], Size(**said["size"]), TrainConfig(**config), said["preset"], said["begin"], said["further"], said.get("minutes"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder / JOB}: got no notes of a run ({error}), want what `train` wrote") from error
 
@@ -156,7 +178,7 @@ def left_behind(work: Path, job: Job) -> dict[str, Path]:
     """{name: file}: what a finished run leaves in its model's folder, so that it can be taken further."""
     last, done = checkpoints(work)[-1], work / ".done.json"
     dataclasses.replace(job, further=False).write(done, notes=read_notes(last))
-    return {JOB: done, STATE: last / STATE} | ({BOARD: work / BOARD} if (work / BOARD).is_dir() else {})
+    return {JOB: done, STATE: last / STATE} | {name: work / name for name in (BOARD, CURVES) if (work / name).exists()}
 
 
 def further(out: Path, work: Path, steps: int | None) -> Job:
@@ -171,14 +193,17 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
     wants = f"a number of steps greater than {done}: the run in {str(out)!r} is finished"
     expects(steps is not None and steps > done, "steps", "none" if steps is None else steps, wants)
     assert steps is not None
-    job = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=steps), further=True)
-    run = notes["run"] | {"training": notes["run"]["training"] | {"steps": steps}}
+    replanned = (*job.config.replanned, (done, job.config.steps))
+    job = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=steps, replanned=replanned), further=True)
+    run = notes["run"] | {"training": notes["run"]["training"] | {"steps": steps, "replanned": replanned}}
     with new_folder(work) as part:
         log = read_log(out / "log.jsonl", done)
         shutil.copyfile(out / "log.jsonl", part / "log.jsonl")
         shutil.copyfile(out / "tokenizer.json", part / "tokenizer.json")
         if (out / BOARD).is_dir():
             shutil.copytree(out / BOARD, part / BOARD)
+        if (out / CURVES).is_file():
+            shutil.copyfile(out / CURVES, part / CURVES)
         best = min((entry for entry in log if "held_out" in entry), key=lambda entry: entry["held_out"])
         if best["step"] != done:
             weights = {f"model.{name}": w for name, w in load_file(out / "model.safetensors").items()}

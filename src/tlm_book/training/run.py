@@ -1,10 +1,11 @@
 """From text to a saved model: the whole job, in memory or resumable, and its report. Written by hand."""
 
+import dataclasses
 import math
 import os
 import re
 import shutil
-import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +20,10 @@ from tqdm import tqdm
 from tlm_book.checks import expects, expects_one_of
 from tlm_book.files import clear_parts, free_folder, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
-from tlm_book.training.checkpoint import BEGIN, checkpoints
+from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
 from tlm_book.training.config import Size, TrainConfig, model_for, plan
 from tlm_book.training.cost import flops_per_token, peak_matmul_flops
+from tlm_book.training.curves import CURVES
 from tlm_book.training.data import (
     TOKENIZER_TEXT,
     encode_corpus,
@@ -52,6 +54,7 @@ from tlm_book.training.job import (
 from tlm_book.training.logs import BOARD, board_writer
 from tlm_book.training.loop import Result, train
 from tlm_book.training.ngrams import bigram, trigram, unigram
+from tlm_book.training.pace import Aim, aim_at, pace_of
 from tlm_book.training.text import (
     Paths,
     read_text,
@@ -59,7 +62,6 @@ from tlm_book.training.text import (
     stream_documents,
     text_files,
 )
-from tlm_book.transformer_lm import Config, count_parameters
 
 __all__ = ["Report", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
 
@@ -83,10 +85,16 @@ class Report:
     tokens_per_second: float
     mfu: float
     n_files: int | None = None  # of text; None: it came from memory
+    held_out_characters: int | None = None  # None: of a run that was begun before they were counted
 
     def bits_per_byte(self, loss: float) -> float:
         """A loss on this run's held-out text in bits per byte."""
         return loss * self.held_out_tokens / (self.held_out_bytes * math.log(2))
+
+    def bits_per_character(self, loss: float) -> float:
+        """The same for each character; ValueError where these were not counted."""
+        expects(self.held_out_characters, "held_out_characters", self.held_out_characters, "their number")
+        return self.bits_per_byte(loss) * self.held_out_bytes / (self.held_out_characters or 1)
 
     def __str__(self) -> str:
         rows = {
@@ -99,17 +107,21 @@ class Report:
             f"text: {self.documents} documents; {self.train_tokens:,} tokens to train on, {self.held_out_tokens:,} held out",
             *self._cut(),
             f"weights: after {self.best_step} of {self.steps} steps, where the loss on the held-out text was lowest",
-            f"{'loss on the held-out text':40}  nats per token  bits per byte",
-            *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}" for name, loss in rows.items()),
+            f"{'loss on the held-out text':40}  nats per token  bits per byte" + ("  per character" if self.held_out_characters else ""),
+            *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}{self._of_characters(loss)}" for name, loss in rows.items()),
             f"speed: {self.tokens_per_second:,.0f} tokens per second, {100 * self.mfu:.0f} % of what products of large matrices reach here",
             f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl, log.csv"
-            + (", run.json, state.safetensors" if self.n_files else ""),
+            + (", run.json, state.safetensors" if self.n_files else "")
+            + (f", {CURVES}" if (self.folder / CURVES).exists() else ""),
         ]
         better = [name for name, loss in list(rows.items())[1:] if self.loss >= loss]
         if better:
             note = f"note: the {better[0]} model is as good or better; more text or more steps may help"
             lines.insert(-2, note)
         return "\n".join(lines)
+
+    def _of_characters(self, loss: float) -> str:
+        return f"  {self.bits_per_character(loss):13.3f}" if self.held_out_characters else ""
 
     def _cut(self) -> list[str]:
         """Why there are more documents than files, in a line."""
@@ -132,6 +144,7 @@ def report(
     config: TrainConfig,
     start: int,
     n_files: int | None = None,
+    characters: int | None = None,
 ) -> Report:
     """The summary of a run, with the rivals on the same split, and the speed."""
     c, (step, loss) = result.model.config, result.best
@@ -154,20 +167,8 @@ def report(
         tokens_per_second=speed,
         mfu=speed * flops_per_token(c, c.max_len) / peak_matmul_flops(device, config.dtype),
         n_files=n_files,
+        held_out_characters=characters,
     )
-
-
-USUAL_MFU = 0.4  # the share of the best rate that training reaches where models are not tiny
-
-
-def forecast(config: TrainConfig, model_config: Config, dist: DistContext) -> str:
-    """What is about to be trained, and how long the whole run may take: said before it starts."""
-    c, tokens = model_config, config.steps * config.batch_size * model_config.max_len
-    rate = dist.world_size * USUAL_MFU * peak_matmul_flops(dist.device, config.dtype)
-    minutes = tokens * flops_per_token(c, c.max_len) / rate / 60
-    time = "about a minute or less" if minutes < 1 else f"about {minutes:,.0f} minutes" if minutes < 90 else f"about {minutes / 60:,.1f} hours"
-    size = f"{count_parameters(c):,} weights, {config.steps:,} steps of {config.batch_size} windows of {c.max_len} tokens"
-    return f"{size}: {time} here"
 
 
 # In memory
@@ -195,12 +196,11 @@ def train_and_save(
     reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
     known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
     model_config, start = model_for(size, len(tokenizer)), tokenizer.start
-    if progress:
-        tqdm.write(forecast(config, model_config, DistContext(device=choose_device(device))), file=sys.stderr)
-    result = train(config, model_config, known, held_out, start=start, device=device, progress=progress)
+    pace = pace_of(config, model_config, len(known), len(held_out), progress)
+    result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
     bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
-    return report(folder, len(texts), known, held_out, bytes_held_out, result, config, start)
+    return report(folder, len(texts), known, held_out, bytes_held_out, result, config, start, characters=sum(map(len, held_out_texts)))
 
 
 def train_from_file(
@@ -228,7 +228,7 @@ def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bo
 
 # In a folder, resumable, in one process or several
 
-OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|begin|tensorboard|step-\d+|\..*")
+OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|curves\.svg|begin|tensorboard|step-\d+|\..*")
 FORMER = ".former"  # the model of a run that is taken further, until the new one is there
 
 
@@ -293,6 +293,8 @@ def train_files(
     device: str = "auto",
     progress: bool = True,
     tensorboard: bool = False,
+    plot: bool = False,
+    minutes: float | None = None,
     watch: Callable[[int, Any, Any], None] | None = None,
     **choices: Any,
 ) -> Report | None:
@@ -304,16 +306,26 @@ def train_files(
 
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to go on from: a folder that
     this function or `save` made, or (model, tokenizer), such as `load_model` reads; the tokenizer is kept, and without `data` it goes on with the text
-    of the run that made the folder. `tensorboard` writes the log for that program, too. `choices` as in `train_from_file`.
+    of the run that made the folder. `tensorboard` writes the log for that program, too, and `plot` draws the curves as they grow, in curves.svg beside
+    the log. `choices` as in `train_from_file`.
+
+    `minutes` fits the model (where no choice says its size), the number of steps and the schedule to a time, tokenizer and report included: a few steps are
+    tried first, and the number of steps follows the machine while the run goes on. Without it, a run on a CPU takes ten minutes at most, unless `steps` are
+    chosen. What was fitted stands in run.json and in each checkpoint, and is resumed as it is.
 
     Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError when `out` exists, or work that is not to be resumed; ImportError
     without the package tensorboard, where it is asked for.
     """
-    out, folder = Path(out), run_folder(out)
+    began, out, folder = time.perf_counter(), Path(out), run_folder(out)
     expects_one_of("parallel", parallel, PARALLEL)
+    aim = aim_at(minutes, "steps" in choices, choose_device(device), began)
     if tensorboard:
         board_writer()  # it is there
     begun, finished = resume and (folder / JOB).is_file(), resume and (out / JOB).is_file()
+    if begun or finished:
+        has = f"none: the run in {str(folder if begun else out)!r} has its number of steps"
+        expects(minutes is None, "minutes", minutes, has)
+        aim = None
     if begun:
         job = read_job(folder)
         job.expects_same(folder, data, preset, begin, choices)
@@ -326,7 +338,7 @@ def train_files(
         free_folder(out)
         none = "none" if not resume else f"none, and no run in {str(folder)!r} or {str(out)!r} to go on with"
         expects(data is not None or begin is not None, "path", none, "a text file")
-        job = new_job(data, preset, begin, choices)
+        job = new_job(data, preset, begin, choices, aim)
     with dist_context(device) as dist:
         new = dist.rank == 0 and not folder.exists()
         try:
@@ -338,8 +350,10 @@ def train_files(
                     shutil.rmtree(folder, ignore_errors=True)  # what is left of the run's own
                     job = further(out, folder, choices.get("steps"))
                 prepare(folder, job, tokenizer, begin, tensorboard)
+                if plot:
+                    (folder / CURVES).touch()
             dist.wait()
-            return _train_prepared(folder, out, read_job(folder), dist, parallel, keep, progress, watch)
+            return _train_prepared(folder, out, read_job(folder), dist, parallel, keep, progress, watch, aim)
         except BaseException:
             if new and not checkpoints(folder):  # nothing to come back to
                 shutil.rmtree(folder, ignore_errors=True)
@@ -359,17 +373,17 @@ def _train_prepared(
     keep: int,
     progress: bool,
     watch: Callable[[int, Any, Any], None] | None,
+    aim: Aim | None = None,
 ) -> Report | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
-    begun, lead, config = begun_with(folder), dist.rank == 0, job.config
+    begun, lead, config = begun_with(folder), dist.rank == 0, as_replanned(folder, job.config)
     words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
     model_config = begun[0].config if begun else model_for(job.size, len(words), job.preset)
     most, n = len(known.tokens), job.size.context
     expects(n <= most, "context", n, f"at most {most}, the number of tokens to train on")
-    progress = progress and lead
-    if progress:
-        tqdm.write(forecast(config, model_config, dist), file=sys.stderr)
+    progress, curves, n_bytes = progress and lead, folder / CURVES, known.head["bytes"] + held_out.head["bytes"]
+    pace = pace_of(config, model_config, len(known.tokens), len(held_out.tokens), progress, aim, n_bytes, job.minutes)
     result = train(
         config,
         model_config,
@@ -382,18 +396,22 @@ def _train_prepared(
         keep=keep,
         dist=dist,
         parallel=parallel,
+        plot=curves if curves.exists() else False,
+        observers=[pace],
     )
     if not lead:
         return None
-    more = left_behind(folder, job)
+    config = as_replanned(folder, config)
+    more = left_behind(folder, dataclasses.replace(job, config=config))
     if out.exists():  # of the run that was taken further
         shutil.rmtree(folder / FORMER, ignore_errors=True)
         out.rename(folder / FORMER)
     saved = save(out, result.model, words, config=config, log=result.log, more=more)
-    n_documents, n_bytes = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
+    n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the tokens may be all that is left of it
     n_files = len(text_files(job.data)) if there else None
-    said = report(saved, n_documents, known.tokens, held_out.tokens, n_bytes, result, config, words.start, n_files)
+    characters = held_out.head.get("characters")
+    said = report(saved, n_documents, known.tokens, held_out.tokens, n_judged, result, config, words.start, n_files, characters)
     del known, held_out
     shutil.rmtree(folder)
     return said
