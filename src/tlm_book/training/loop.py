@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from tlm_book.checks import expects
 from tlm_book.loss import shift, token_log_probs, weighted_loss
 from tlm_book.training.checkpoint import InMemory, OnDisk
 from tlm_book.training.config import TrainConfig
+from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
 from tlm_book.training.folder import with_weights
 from tlm_book.training.interrupts import stop_signal
@@ -69,7 +70,7 @@ def sample_batch(
 
 def learning_rate(step: int, config: TrainConfig) -> float:
     """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to
-    min_lr · lr at the last step.
+    min_lr · lr at the last of `config.steps_at(step)` steps.
 
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
@@ -78,7 +79,7 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     first = max(config.warmup - 1, 0)  # the step at which the rate is highest
-    done = (step - first) / max(config.steps - 1 - first, 1)
+    done = (step - first) / max(config.steps_at(step) - 1 - first, 1)
     low = config.min_lr * config.lr
     return low + (config.lr - low) * (1 + math.cos(math.pi * done)) / 2
 
@@ -350,6 +351,8 @@ def train(
     keep: int = 3,
     dist: DistContext | None = None,
     parallel: str = "ddp",
+    plot: bool | str | os.PathLike[str] = False,
+    observers: Sequence[Observer] = (),
 ) -> Result:
     """A new model, trained on windows of max_len tokens, with the weights that were
     best on the held-out tokens. (T-reproducible, T-resume, T-data-parallel)
@@ -361,7 +364,10 @@ def train(
     checkpoint there, of which the last `keep` and the best stay, and a run that was
     interrupted goes on from the last one. `dist`, from `dist_context`, says which of
     several processes this is, and on which device; they hold the model whole ("ddp")
-    or each its share ("fsdp"). The same arguments give the same weights on the same
+    or each its share ("fsdp"). `plot` draws the curves as they grow, below a notebook's
+    cell, or into the SVG file that it names. Each of the `observers` is called after
+    every step, `observer(log, config)`; where it returns settings, of another number of
+    steps, the run goes on with them. The same arguments give the same weights on the same
     CPU. No global state is changed: torch's random generators are as before.
 
     ValueError when a text is shorter than one window (train) or empty (validation),
@@ -383,7 +389,10 @@ def train(
     }
     generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
     keeper = _keeper(folder, keep, run, dist)
-    with contextlib.closing(keeper), generators, stop_signal(dist) as asked_to_stop:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(keeper))
+        stack.enter_context(generators)
+        asked_to_stop = stack.enter_context(stop_signal(dist))
         torch.manual_seed(config.seed)  # of the initial weights
         whole = TransformerLM(model_config).to(dist.device).train()
         enable_checkpointing_and_compile(whole, config)
@@ -396,37 +405,43 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
-        entries = iter_steps(
+        steps_from = partial(
+            iter_steps,
             model,
             optimizer,
             train_tokens,
             n,
             start,
-            config,
-            first=resumed,
             rank=dist.rank,
             world_size=dist.world_size,
         )
-        bar = tqdm(
-            entries,
-            initial=resumed,
-            total=config.steps,
-            disable=not progress,
-            unit="step",
-        )
+        if plot and dist.rank == 0:
+            draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)
+            observers = [*observers, draw]
+        entries = steps_from(config, first=resumed)
+        bar = tqdm(initial=resumed, total=config.steps, disable=not progress, unit="step")
+        stack.enter_context(bar)
         tick = time.perf_counter()
         try:
-            for entry in bar:
+            while (entry := next(entries, None)) is not None:
                 seconds += time.perf_counter() - tick
+                bar.update()
                 entry["loss"] = dist.mean(entry["loss"])
                 log.append(entry)
-                if due(len(log), config):
+                measured = due(len(log), config)
+                if measured:
                     entry["held_out"] = evaluate(
                         model, validation_tokens, n, start, context=n // 2
                     )
                     bar.set_postfix_str(
                         f"loss {entry['loss']:.3f}, held out {entry['held_out']:.3f}"
                     )
+                for observer in observers:
+                    if (revised := observer(log, config)) is not None:
+                        config, bar.total = revised, revised.steps
+                        run["training"] = dataclasses.asdict(config)
+                        entries = steps_from(config, first=len(log))
+                if measured:
                     keeper.keep(model, optimizer)
                     if watch:
                         watch(len(log), model)
