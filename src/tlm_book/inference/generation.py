@@ -19,7 +19,7 @@ from tlm_book.transformer_lm import TransformerLM
 __all__ = ["Texts", "generate", "stream", "beam_search"]
 
 Tokens = Int[Tensor, "n"] | Sequence[int]
-Texts = Int[Tensor, "*batch n"] | Sequence[int] | Sequence[Tokens]
+Texts = Int[Tensor, "*batch n"] | Sequence[int] | Sequence[Int[Tensor, "_"] | Sequence[int]]
 
 
 def generate(
