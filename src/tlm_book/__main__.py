@@ -1,9 +1,11 @@
 """The command line: `python -m tlm_book train …`, `… generate …`, `… export …`, `… page …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
 import importlib
-import json
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,8 +30,11 @@ def train(options: dict[str, Any]) -> str:
         return str(train_book(**options))
     if "tokenizer" in options:
         options["tokenizer"] = Tokenizer.load(options["tokenizer"])
-    if "begin" in options and kind_of(Path(options["begin"])) is not None:
-        options["begin"] = model_of(options["begin"])
+    if "begin" in options:
+        from tlm_book.pretrained.kinds import is_ours, load_model
+
+        begin = options["begin"]
+        options["begin"] = begin if is_ours(begin) else load_model(begin)
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
     report = train_files(options.pop("data", None), **options)
@@ -61,10 +66,11 @@ def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Toke
 def generate(options: dict[str, Any]) -> str:
     """Write the prompt and what the model makes of it, piece by piece, and an end of line; there is nothing more to say."""
     from tlm_book.inference.text import stream_text, unread
+    from tlm_book.pretrained import load_model
     from tlm_book.training import choose_device, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    model, tokenizer = shipped(place) if folder is None else model_of(folder)
+    model, tokenizer = shipped(place) if folder is None else load_model(folder)
     model.to(place)
     prompt = options.pop("prompt")
     pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
@@ -77,32 +83,12 @@ def generate(options: dict[str, Any]) -> str:
     return ""
 
 
-def model_of(folder: str) -> "tuple[Any, Any]":
-    """(model, tokenizer) of a folder that train made, or of one of Hugging Face's."""
-    from tlm_book.training import load
-
-    if kind_of(Path(folder)) is None:
-        return load(folder)
-    from tlm_book.pretrained import load_model
-
-    return load_model(folder)
-
-
-def kind_of(folder: Path) -> object:
-    """The model_type in a folder of Hugging Face's; None in one that `train` made, and where there is nothing to read."""
-    try:
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return fields.get("model_type") if isinstance(fields, dict) else None
-
-
 def export(options: dict[str, Any]) -> str:
     """Write the model's folder for another library; what can be done with it."""
-    from tlm_book.pretrained import save_model
+    from tlm_book.pretrained import load_model, save_model
 
     out = options["out"]
-    model, tokenizer = model_of(options["model"])
+    model, tokenizer = load_model(options["model"])
     kind = save_model(model, out, tokenizer)
     return (
         f"{out} holds a model of the kind {kind!r}, with its tokenizer. In Python:\n"
@@ -113,11 +99,12 @@ def export(options: dict[str, Any]) -> str:
 
 def page(options: dict[str, Any]) -> str:
     """Write one HTML file in which the model answers while one types."""
+    from tlm_book.pretrained import load_model
     from tlm_book.training import shipped
     from tlm_book.viewer import playground
 
     folder, out = options["model"], options["out"]
-    model, tokenizer = shipped() if folder is None else model_of(folder)
+    model, tokenizer = shipped() if folder is None else load_model(folder)
     playground(model, tokenizer, options["text"], title=options["title"]).save(out)
     return f"{out} holds the model and all it needs: open it in a browser, without a network"
 
@@ -170,11 +157,37 @@ def presets() -> "dict[str, Callable[[], nn.Module]]":
 def prove(options: dict[str, Any]) -> tuple[str, int]:
     """What Coq proves of the model, and 1 unless it proves that the model is autoregressive."""
     from tlm_book.derivation.prove import prove
-    from tlm_book.training import load
+    from tlm_book.pretrained import load_model
 
     name, folder, out = options["preset"], options["model"], options["out"]
-    model = load(folder)[0].eval() if name is None else presets()[name]()
+    model = load_model(folder)[0].eval() if name is None else presets()[name]()
     return prove(model, None if out is None else Path(out))
+
+
+def import_libraries() -> None:
+    """Load what takes a second. Ctrl-C meanwhile ends the process at once: an import may swallow it and leave a library half made."""
+
+    def leave(number: int, frame: object) -> None:
+        print("\ntlm_book: stopped; nothing was written", file=sys.stderr, flush=True)
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    mine = threading.current_thread() is threading.main_thread() and before is signal.default_int_handler
+    if mine:
+        signal.signal(signal.SIGINT, leave)
+    try:
+        import numpy
+        import torch
+    finally:
+        if mine:
+            signal.signal(signal.SIGINT, before)
+
+
+def note(command: str, otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """A warning in one line, in the command's words; those that are not meant for its user as usual."""
+    if category is not UserWarning:
+        return otherwise(message, category, *where, **more)
+    print(f"tlm_book: note: {' '.join(in_options(str(message), command).split())}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -188,9 +201,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = vars(parser.parse_args(argv))
     command, status = options["command"], 0
     run = {"train": train, "generate": generate, "export": export, "page": page, "audit": audit, "prove": prove}[command]
+    warnings.showwarning = partial(note, command, warnings.showwarning)
     try:
         refuse(options)
         del options["command"]
+        import_libraries()
         said = run(options)
         said, status = said if isinstance(said, tuple) else (said, 0)
         if said:
@@ -202,8 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt as stopped:
         begun = run is train and "out" in options and Path(f"{options['out']}.run").exists()
-        again = f"go on with: python -m tlm_book train --resume --out {options['out']}" if begun else "nothing was written"
-        print(f"tlm_book: {stopped or 'stopped'}; {again}", file=sys.stderr)
+        again = f"; go on with: python -m tlm_book train --resume --out {options['out']}" if begun else "; nothing was written" if "out" in options else ""
+        print(f"\ntlm_book: {str(stopped) or 'stopped'}{again}", file=sys.stderr)
         return 130
     return status
 

@@ -30,6 +30,8 @@ class _Parser(argparse.ArgumentParser):
         """As usual; of an option that there is none of, the nearest is named."""
         found, left = self.parse_known_args(args, namespace)
         if odd := [word for word in left if word.startswith("-")] or left:
+            if found.command == "generate" and not odd[0].startswith("-"):
+                self.exit(2, f"tlm_book: error: --prompt: got {odd[0]!r} without the option, want generate --prompt {' '.join(left)!r}\n")
             known = sorted(name for name in _options_of(found.command) if name.startswith("--"))
             wants = f"an option of {found.command}, which --help lists"
             self.exit(2, f"tlm_book: error: {odd[0]}: got no such option, want {wants}{did_you_mean(odd[0].split('=')[0], known)}\n")
@@ -65,6 +67,15 @@ def _there(wants: str, right: Callable[[Path], bool]) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def _model(text: str) -> str:
+    path = Path(text)
+    run = path if (path / "run.json").exists() and not (path / "config.json").exists() else Path(f"{path}.run")
+    if run.is_dir() and (run == path or not path.exists()):
+        out = str(run).removesuffix(".run")
+        raise argparse.ArgumentTypeError(f"got a run that is not finished, in {str(run)!r}, want it finished: python -m tlm_book train --resume --out {out}")
+    return _there("a folder with a model", Path.is_dir)(text)
 
 
 def _new(text: str) -> str:
@@ -125,11 +136,11 @@ def arguments() -> argparse.ArgumentParser:
     train.add_argument("--out", metavar="DIR", required=True, help="where the model goes: a folder that does not exist yet, or with --resume that of the run")
     kind = train.add_mutually_exclusive_group()
     kind.add_argument("--preset", metavar="NAME", type=_decoder, help=f"a model of this kind, with its tokenizer: {', '.join(_DECODERS)} (default: the book's own choice)")
-    kind.add_argument("--from", metavar="DIR", dest="begin", type=_there("a folder with a model", Path.is_dir), help="go on from this model, which train made, or a GPT-2 or one of Llama's family; its tokenizer is kept; without --data, on the text of its run")
+    kind.add_argument("--from", metavar="DIR", dest="begin", type=_model, help="go on from this model, which train made, or a GPT-2 or one of Llama's family; its tokenizer is kept; without --data, on the text of its run")
     train.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
     train.add_argument("--quiet", action="store_true", default=False, help="no progress bar")
     train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one: --out is enough; a finished one goes further with larger --steps")
-    train.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard, too, into a folder of that name beside log.jsonl and log.csv (pip install tensorboard)")
+    train.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard, too, into a folder of that name beside log.jsonl and log.csv (pip install 'tlm_book[tensorboard]')")
     train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: one is learned from the text)")
     train.add_argument("--plot", action="store_true", help="draw the curves as they grow: curves.svg in the run's folder (DIR.run), in the end in the model's")
     train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun) and at the end")
@@ -153,7 +164,7 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
-    generate.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model)")
+    generate.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model)")
     generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=_NOT_NEGATIVE, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
@@ -166,12 +177,12 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
 
     export = commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma.")
-    export.add_argument("--model", metavar="DIR", required=True, type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
+    export.add_argument("--model", metavar="DIR", required=True, type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     export.add_argument("--to", choices=["hf"], default="hf", help="hf: Hugging Face's files, which transformers loads (default)")
     export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
 
     page = commands.add_parser("page", help="make a page on which a model answers while one types", description="One HTML file with the model in it, which computes its scores, its attention and its next token at every key; it needs no network.")
-    page.add_argument("--model", metavar="DIR", type=_there("a folder with a model", Path.is_dir), help="a folder that train made, or one with a small GPT-2 or model of Llama's family (default: the shipped model)")
+    page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 or model of Llama's family (default: the shipped model)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
     page.add_argument("--text", default="", help="what stands there at first (default: nothing)")
     page.add_argument("--title", help="a line above")
@@ -185,7 +196,7 @@ def arguments() -> argparse.ArgumentParser:
 
     prove = commands.add_parser("prove", help="a proof, checked by Coq, that a model never looks ahead; status 1 when there is none")
     proved = prove.add_mutually_exclusive_group(required=True)
-    proved.add_argument("--model", metavar="DIR", type=_there("a folder that train made", Path.is_dir), help="a folder that train made")
+    proved.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings: {', '.join(PRESETS)}")
     prove.add_argument("--out", metavar="FILE", help="write the certificate here")
     return parser

@@ -7,9 +7,10 @@ so that the specification may use it too.
 import difflib
 import functools
 import inspect
+import operator
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 __all__ = ["shaped", "named", "did_you_mean", "expects", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
@@ -107,14 +108,19 @@ def expects_length(argument: str, n: int, max_len: int) -> None:
     expects(1 <= n <= max_len, argument, f"{n} rows", f"from 1 to max_len = {max_len} rows")
 
 
+Reader = Callable[[str, Any, dict[str, int]], Any]  # (argument's name, what came, lengths known by now) → what the function is given
+
+
 def shaped(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, its arrays checked against its annotations before its body runs. Lists, tuples and torch tensors are
-    made arrays first.
+    """The function, its arguments compared with its annotations before its body runs. Lists, tuples and torch tensors are
+    made arrays where an array is meant, and lists where tokens are.
 
     An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number
-    of axes. Int in an annotation wants integers, Float and Real real numbers; "| None" lets None through. The message gives the lengths that are known by then.
+    of axes. Int in an annotation wants integers, Float and Real real numbers; "| None" lets None through, "| float" a number. The
+    message gives the lengths that are known by then. Whole numbers, numbers, texts, tokens, merges and functions are known, too.
 
-    TypeError for what is no array and for another kind of number, ValueError for another shape.
+    TypeError for what is no array (number, text, …), for another kind of number and for an argument that there is none of,
+    ValueError for another shape.
 
     >>> import numpy as np
     >>> from jaxtyping import Float
@@ -127,38 +133,171 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     ValueError: B: got shape (5, 2), want (4, m)
     """
     signature = inspect.signature(function)
-    wanted = {name: found for name, parameter in signature.parameters.items() if (found := _array_type(parameter.annotation))}
+    kinds = [one.kind for one in signature.parameters.values()]
+    known = {name: one for name, one in signature.parameters.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    readers = {name: (reader, _may_be_none(one)) for name, one in known.items() if (reader := _reader(one.annotation))}
+    in_order = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    needed = sum(one.default is one.empty for one in known.values())
+    closed = inspect.Parameter.VAR_KEYWORD not in kinds
+    plain: Callable[..., R] = function
+
+    def read(given: dict[str, Any]) -> None:
+        sizes = dict[str, int]()
+        for name, (reader, optional) in readers.items():
+            if (name in given and given[name] is not None) or not optional:
+                given[name] = reader(name, given[name], sizes)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, without the work of binding
+            given = dict(zip(in_order, args))
+            read(given)
+            return plain(*given.values())
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
+            if closed:
+                expects_names(kwargs, list(known))
             return function(*args, **kwargs)  # Python's own message names the function
-        given, sizes = bound.arguments, dict[str, int]()
-        for name, annotation in wanted.items():
-            if given.get(name) is not None or not _may_be_none(signature.parameters[name]):
-                given[name] = _made_array(name, given[name], annotation)
-                _expects_fit(name, given[name], annotation, sizes)
+        read(bound.arguments)
         return function(*bound.args, **bound.kwargs)
 
     return checked
-
-
-def _array_type(annotation: Any) -> Any:
-    """The jaxtyping type in `Float[...]` or `Float[...] | None`; None when there is none (a function of arrays is no array)."""
-    choices = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
-    return next((kind for kind in choices if hasattr(kind, "dim_str")), None)
 
 
 def _may_be_none(parameter: inspect.Parameter) -> bool:
     return parameter.default is not parameter.empty or type(None) in typing.get_args(parameter.annotation)
 
 
-def _made_array(argument: str, thing: Any, wants: Any) -> Any:
-    """A list, a tuple or a torch tensor as an array; anything else as it is. What has to be real becomes float64, and stays whole otherwise."""
-    if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
+# What an annotation wants
+
+
+def _reader(annotation: Any) -> Reader | None:
+    """How an argument of this type is read; None where anything may come."""
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = [kind for kind in (typing.get_args(annotation) if union else (annotation,)) if kind is not type(None)]
+    if array := next((kind for kind in kinds if hasattr(kind, "dim_str")), None):
+        read = functools.partial(_read_array, wants=array, axes=_axes(array))
+        return functools.partial(_read_entries, read=read) if float in kinds else read
+    return _plain_reader(kinds[0]) if len(kinds) == 1 else None
+
+
+def _plain_reader(kind: Any) -> Reader | None:
+    """The same for what is no array and no choice between two kinds."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if origin is Callable:
+        return _read_function
+    if origin is tuple and parts == (int, int):
+        return _read_pair
+    if origin in (list, Sequence) and parts[0] in (int, str):
+        return functools.partial(_read_words, kind=parts[0], made=origin)
+    if origin in (list, Sequence) and (inner := _reader(parts[0])):
+        return functools.partial(_read_each, inner=inner)
+    return _read_several if origin in (Collection, Iterable) else None
+
+
+def _read_whole(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    if type(thing) is int:
         return thing
+    try:
+        right = not isinstance(thing, bool) and operator.index(thing) is not None
+    except TypeError:
+        right = False
+    expects(right, argument, repr(thing), "a whole number", TypeError)
+    return thing
+
+
+def _read_number(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    if type(thing) is float:
+        return thing
+    right = hasattr(thing, "__float__") and not getattr(thing, "shape", ())
+    expects(right, argument, repr(thing), "a number", TypeError)
+    return thing
+
+
+def _read_text(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    expects(isinstance(thing, str), argument, type(thing).__name__, "str", TypeError)
+    return thing
+
+
+_SCALARS: dict[Any, Reader] = {int: _read_whole, float: _read_number, str: _read_text}
+
+
+def _read_function(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    expects(callable(thing), argument, type(thing).__name__, "a function", TypeError)
+    return thing
+
+
+def _listed(argument: str, thing: Any, of: str) -> Any:
+    """What can be gone through, arrays and tensors as lists of Python's numbers; TypeError for one str, and for what is single."""
+    expects(not isinstance(thing, str), argument, "a single str", "a list of them" if of == "str" else f"a list of {of}", TypeError)
+    expects(hasattr(thing, "__iter__"), argument, type(thing).__name__, f"a list of {of}", TypeError)
+    return thing.tolist() if hasattr(thing, "tolist") else thing
+
+
+def _read_words(argument: str, thing: Any, sizes: dict[str, int], kind: type, made: Any) -> Any:
+    """Tokens, or pieces of text: a list where `made` is list, else any sequence of them."""
+    if type(thing) is list and set(map(type, thing)) <= {kind}:
+        return thing
+    of = "str" if kind is str else "whole numbers"
+    things = _listed(argument, thing, of)
+    if not isinstance(things, list if made is list else (list, tuple, range, bytes, bytearray)):
+        things = list(things)
+    if not set(map(type, things)) <= {kind}:
+        for i, one in enumerate(things):
+            right = isinstance(one, str) if kind is str else hasattr(one, "__index__") and not getattr(one, "shape", ())
+            expects(right, argument, f"{one!r} at {i}", f"a list of {of}", TypeError)
+        things = things if kind is str else [operator.index(one) for one in things]
+    return things
+
+
+def _read_pair(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    if type(thing) is tuple and tuple(map(type, thing)) == (int, int):
+        return thing
+    right = isinstance(thing, (list, tuple)) and len(thing) == 2 and all(hasattr(one, "__index__") for one in thing)
+    expects(right, argument, repr(thing), "a pair of whole numbers", TypeError)
+    return tuple(thing)
+
+
+def _read_each(argument: str, thing: Any, sizes: dict[str, int], inner: Reader) -> Any:
+    """A list of arrays, of lists of tokens or of pairs; the message counts them."""
+    return [inner(f"{argument}[{i}]", one, sizes) for i, one in enumerate(_listed(argument, thing, "them"))]
+
+
+def _read_several(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    expects(hasattr(thing, "__iter__"), argument, type(thing).__name__, "several", TypeError)
+    return thing
+
+
+def _read_entries(argument: str, thing: Any, sizes: dict[str, int], read: Reader) -> Any:
+    """An array, or one number as it is."""
+    return thing if isinstance(thing, (int, float)) else read(argument, thing, sizes)
+
+
+def _axes(wants: Any) -> list[str]:
+    """The axes of a jaxtyping type, "..." for any number of them."""
+    return ["..." if axis.startswith("*") else axis for axis in wants.dim_str.split()]
+
+
+def _read_array(argument: str, thing: Any, sizes: dict[str, int], wants: Any, axes: list[str]) -> Any:
+    if (kind := wants.array_type).__name__ != "ndarray":
+        expects(isinstance(thing, kind), argument, type(thing).__name__, f"a {kind.__name__}", TypeError)
+        return thing
+    if type(thing) is kind and axes == ["..."] and (wants.__name__.startswith("Shaped") or thing.dtype.kind == "f"):
+        return thing
+    array = _made_array(argument, thing, wants)
+    _expects_fit(argument, array, wants, axes, sizes)
+    return array
+
+
+def _made_array(argument: str, thing: Any, wants: Any) -> Any:
+    """A list, a tuple or a torch tensor as an array; anything else as it is. What has to be real becomes float64, and stays whole otherwise;
+    an array without an entry is of the wanted kind."""
+    if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
+        empty = wants.__name__.startswith("Int") and getattr(thing, "size", 1) == 0
+        return thing.astype(int) if empty and hasattr(thing, "astype") else thing
     from tlm_book.arrays import (  # numpy only where there are arrays
         as_array,
         as_numbers,
@@ -169,20 +308,20 @@ def _made_array(argument: str, thing: Any, wants: Any) -> Any:
     except (ValueError, TypeError):
         wish = f"an array of shape ({', '.join(wants.dim_str.split())})"
         expects(False, argument, f"a {type(thing).__name__} that is no array of numbers", wish, TypeError)
+    if wants.__name__.startswith("Int") and array.size == 0:
+        return array.astype(int)
     whole = not wants.__name__.startswith("Float") or array.dtype.kind not in "iu"
     return array if whole else array.astype(float)
 
 
-def _expects_fit(argument: str, array: Any, wants: Any, sizes: dict[str, int]) -> None:
+def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: dict[str, int]) -> None:
     """`array` has the axes and the kind of number of the jaxtyping type `wants`; the lengths of named axes are kept in `sizes`."""
-    axes = wants.dim_str.split()
-    wish = "(" + ", ".join(str(sizes.get(axis, "any" if axis == "_" else axis)) for axis in axes) + ")"
-    expects(hasattr(array, "shape"), argument, type(array).__name__, f"an array of shape {wish}", TypeError)
-    whole = "int" in str(array.dtype)
-    expects(whole or not wants.__name__.startswith("Int"), argument, f"dtype {array.dtype}", "integers", TypeError)
-    real = whole or any(kind in str(array.dtype) for kind in ("float", "bool"))
-    expects(real or wants.__name__.startswith("Shaped"), argument, f"dtype {array.dtype}", "real numbers", TypeError)
-    shape = tuple(array.shape)
+    expects(hasattr(array, "shape"), argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
+    kind, name = getattr(array.dtype, "kind", ""), wants.__name__
+    whole = kind in ("i", "u")
+    expects(whole or not name.startswith("Int"), argument, f"dtype {array.dtype}", "integers", TypeError)
+    expects(whole or kind in ("f", "b") or name.startswith("Shaped"), argument, f"dtype {array.dtype}", "real numbers", TypeError)
+    shape, before = tuple(array.shape), dict(sizes)
     if "..." in axes:
         free, fixed = axes.index("..."), len(axes) - 1
         fits = len(shape) >= fixed
@@ -192,4 +331,9 @@ def _expects_fit(argument: str, array: Any, wants: Any, sizes: dict[str, int]) -
     for axis, size in pairs:
         if axis != "_":
             fits = fits and (int(axis) if axis.isdigit() else sizes.setdefault(axis, size)) == size
-    expects(fits, argument, f"shape {shape}", wish)
+    if not fits:
+        expects(False, argument, f"shape {shape}", _wish(axes, before))
+
+
+def _wish(axes: list[str], sizes: dict[str, int]) -> str:
+    return "(" + ", ".join(str(sizes.get(axis, "any" if axis == "_" else axis)) for axis in axes) + ")"

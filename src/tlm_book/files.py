@@ -12,7 +12,8 @@ __all__ = ["clear_parts", "free_folder", "new_file", "new_folder"]
 
 
 def free_folder(folder: str | os.PathLike[str]) -> Path:
-    """The path, when nothing is there yet; FileExistsError otherwise."""
+    """The path, when nothing is there yet; FileExistsError otherwise, TypeError for what is no path."""
+    expects(isinstance(folder, str | os.PathLike), "folder", type(folder).__name__, "a path", TypeError)
     path = Path(folder)
     expects(not path.exists(), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path
@@ -39,8 +40,13 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to. What is written takes the place of `file`, and of an older file of that name, when all went well."""
+    """A path to write to. What is written takes the place of `file`, and of an older file of that name, when all went well.
+
+    FileNotFoundError where there is no such folder, IsADirectoryError where the name is a folder's.
+    """
     path = Path(file)
+    expects(path.parent.is_dir(), "file", f"{str(path)!r}, and no folder {str(path.parent)!r}", "a file in a folder that exists", FileNotFoundError)
+    expects(not path.is_dir(), "file", f"{str(path)!r}, a folder", "the name of a file", IsADirectoryError)
     part = _beside(path)
     try:
         yield part

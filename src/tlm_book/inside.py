@@ -6,6 +6,7 @@ mixture of experts compute the rest in one fused step; their `watch`, while it i
 
 import difflib
 import fnmatch
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -22,6 +23,14 @@ __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 
 Hook = Callable[[Tensor], Tensor | None]
 Place = tuple[nn.Module, str]  # a module, and what of it: READ, RESULT, or a word that its watch says
+
+
+class Cache(dict[str, Tensor]):
+    """{name: result}; a name that is not there is answered with the nearest."""
+
+    def __missing__(self, name: object) -> Tensor:
+        near = difflib.get_close_matches(str(name), list(self), n=1, cutoff=0.0)
+        raise KeyError(f"name: got {name!r}, want one that was kept{', such as ' + repr(near[0]) if near else ''}")
 
 
 class Watch(dict[str, Callable[[Tensor], Tensor]]):
@@ -93,14 +102,14 @@ def run_with_cache(
     its attention step by step, which may round otherwise than the fused kernel. ValueError for a name that is not inside the model and for
     a hook that gives another shape, TypeError for one that gives no tensor; otherwise as the model itself.
     """
-    places = _places(model)
+    places, hooks = _places(model), _hooks(hooks)
     wanted = ["*"] if names is None else [names] if isinstance(names, str) else list(names)
     kept = _chosen("names", wanted, places)
-    hooked = _chosen("hooks", hooks or {}, places)
-    cache: dict[str, Tensor] = {}
+    hooked = _chosen("hooks", hooks, places)
+    cache = Cache()
 
     def see(name: str, result: Tensor) -> Tensor:
-        if name in hooked and hooks is not None:
+        if name in hooked:
             result = _replaced(name, result, hooks[hooked[name]])
         if name in kept:
             cache[name] = result
@@ -119,6 +128,23 @@ def run_with_hooks(
 ) -> Float[Tensor, "*batch n V"]:
     """The logits of a run in which `hooks` replace results, as in `run_with_cache`. Errors as there."""
     return run_with_cache(model, tokens, (), hooks)[0]
+
+
+def _hooks(hooks: Any) -> Mapping[str, Hook]:
+    """The hooks as {name: function of the result alone}; TypeError for anything else."""
+    if hooks is None:
+        return {}
+    expects(isinstance(hooks, Mapping), "hooks", type(hooks).__name__, "a mapping {name: f}, where f(result) takes the result's place", TypeError)
+    for name, hook in hooks.items():
+        wants = "a function of one argument, the result"
+        expects(callable(hook), f"hooks[{name!r}]", type(hook).__name__, wants, TypeError)
+        try:
+            inspect.signature(hook).bind(None)
+        except TypeError as error:
+            raise TypeError(f"hooks[{name!r}]: got a function of other arguments ({error}), want {wants}") from None
+        except ValueError:  # some of torch's own say nothing of theirs
+            pass
+    return hooks
 
 
 def _replaced(name: str, result: Tensor, hook: Hook) -> Tensor:

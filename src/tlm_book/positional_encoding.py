@@ -291,9 +291,6 @@ def _checked_rows(x: Float[Tensor, "*batch n d"], max_len: int, d_model: int) ->
     return x.shape[-2]
 
 
-# --- What derivations may use
-
-
 @register_rule(PositionalEncoding)
 def _positional_encoding(module: PositionalEncoding) -> Derivation:
     if module.kind in ("none", "rotary"):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from commands import environment, fresh
@@ -344,3 +345,75 @@ def test_the_presets_are_those_of_the_settings():
 def test_the_weights_may_be_read_by_whom_the_umask_allows(trained):
     modes = {path.stat().st_mode for path in trained[0].iterdir()}
     assert len(modes) == 1
+
+
+# ---- what a new user ran into ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+def test_ctrl_c_while_libraries_load_is_one_line(tmp_path):
+    """An interrupt inside an import was swallowed there and left numpy half made, which failed later and with a traceback."""
+    press = "lambda event, what: event == 'import' and what[0] == 'numpy.linalg' and os.kill(os.getpid(), signal.SIGINT)"
+    script = f"import os, signal, sys; from tlm_book.__main__ import main; sys.addaudithook({press}); sys.exit(main())"
+    run = subprocess.run([sys.executable, "-c", script, "generate"], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=120, preexec_fn=ears)
+    assert run.returncode == 130 and run.stderr == "\ntlm_book: stopped; nothing was written\n" and run.stdout == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+def test_ctrl_c_ends_a_text_and_says_no_more():
+    with subprocess.Popen([sys.executable, "-m", "tlm_book", "generate", "--prompt", "The water", "--tokens", "3000"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), preexec_fn=ears) as run:  # fmt: skip
+        assert run.stdout.read(12).startswith(b"The water")
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 130 and said == b"\ntlm_book: stopped\n"
+
+
+@pytest.mark.parametrize("name", ["m", "m.run"])
+@pytest.mark.parametrize("words", [["generate"], ["export", "--out", "new"], ["page", "--out", "new.html"], ["prove"]], ids=lambda words: words[0])
+def test_a_run_that_is_not_finished_is_no_model_and_says_how_it_becomes_one(words, name, tmp_path):
+    (tmp_path / "m.run").mkdir()
+    (tmp_path / "m.run" / "run.json").write_text("{}")
+    assert refused(command(*words, "--model", name, cwd=tmp_path), "--model", "'m.run'", "train --resume --out m\n")
+
+
+def test_a_context_longer_than_the_text_is_refused_by_its_option(text, tmp_path):
+    options = ["100000" if before == "--context" else word for before, word in zip(["", *TINY], TINY)]
+    assert refused(command("train", "--data", text, "--out", tmp_path / "m", *options), "--context: got 100000, want at most", "tokens to train on")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_vocabulary_that_stays_small_is_a_note_and_no_line_of_code(tmp_path):
+    (tmp_path / "few.txt").write_text("The tide runs out. " * 500)
+    options = ["2000" if before == "--vocab-size" else word for before, word in zip(["", *TINY], TINY)]
+    run = command("train", "--data", tmp_path / "few.txt", "--out", tmp_path / "m", *options)
+    assert run.returncode == 0 and re.fullmatch(r"tlm_book: note: --vocab-size: got 2000, reached \d+: no further pair occurs twice\n", run.stderr)
+
+
+def test_a_prompt_without_its_option():
+    assert refused(command("generate", "The", "tide"), "--prompt", "want generate --prompt 'The tide'")
+
+
+def test_a_model_of_either_form_is_proved_loaded_and_told_apart(tmp_path):
+    from tlm_book import Config, TransformerLM, load, load_model
+    from tlm_book.pretrained import save_model
+    from tlm_book.tokenization import Tokenizer
+    from tlm_book.training import save
+
+    model, tokenizer = TransformerLM(Config.gpt2(257, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8)), Tokenizer([])
+    save(tmp_path / "ours", model, tokenizer)
+    save_model(model, tmp_path / "theirs")
+    assert all(load_model(tmp_path / name)[0].config.d_model == 8 for name in ("ours", "theirs"))
+    with pytest.raises(ValueError, match="Hugging Face's form, want a folder that `save` wrote; load_model reads that form"):
+        load(tmp_path / "theirs")
+    script = f"from tlm_book.pretrained import load_model; print(load_model({str(tmp_path / 'theirs')!r})[0].config.d_model)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), timeout=60).stdout == "8\n"
+
+
+def test_readme_s_way_from_a_trained_model_to_its_text(trained, tmp_path):
+    """The lines of README, as they stand there, beside the folder that train has made."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if 'load("my-model")' in block]
+    (tmp_path / "my-model").symlink_to(trained[0])
+    run = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, encoding="utf-8", env=environment(), cwd=tmp_path, timeout=120)
+    assert run.returncode == 0 and run.stdout.startswith("The tide"), run.stderr

@@ -190,6 +190,27 @@ def test_a_compiled_model_is_looked_into_as_it_was_written():
     assert done.stdout == "as written\n", done.stderr
 
 
+@pytest.mark.parametrize(("hooks", "message"), [
+    (lambda result: result, "hooks: got function, want a mapping {name: f}"),
+    ([("logits", torch.zeros_like)], "hooks: got list, want a mapping {name: f}"),
+    ({"logits": 3}, "hooks['logits']: got int, want a function of one argument, the result"),
+    ({"logits": lambda value, hook: value}, "hooks['logits']: got a function of other arguments (missing a required argument: 'hook'), want a function of one argument"),
+])  # fmt: skip
+def test_hooks_of_another_form_are_refused_before_the_run(hooks, message):
+    model = TransformerLM(Config(11, d_model=4, d_ff=4, n_layers=1, n_heads=1))
+    with pytest.raises(TypeError) as error:
+        model.run_with_cache(torch.tensor([1, 2]), hooks=hooks)
+    assert type(error.value).__name__ == "TypeCheckError" or message in str(error.value)
+    assert model.run_with_hooks(torch.tensor([1, 2]), {"logits": torch.zeros_like}).abs().max() == 0  # torch's own say nothing of their arguments
+
+
+def test_a_name_that_is_not_in_the_cache_is_answered_with_the_nearest():
+    _, cache = TransformerLM(Config(11, d_model=4, d_ff=4, n_layers=1, n_heads=1)).run_with_cache(torch.tensor([1, 2]))
+    with pytest.raises(KeyError, match=r"got 'blocks.0.attention.weight', want one that was kept, such as 'blocks.0.attention.weights'"):
+        cache["blocks.0.attention.weight"]
+    assert cache.get("nothing") is None and isinstance(cache, dict)
+
+
 def test_the_logit_lens_ends_with_the_logits():
     model, x = small()
     lens = logit_lens(model, x)

@@ -12,11 +12,13 @@ import pytest
 import torch
 from merging import merged
 
+from tlm_book.training import shipped
 from tlm_book.viewer import (
     clock_hands,
     descent,
     epsilon_spread,
     merge_stepper,
+    playground,
     sampling,
     softmax_temperature,
 )
@@ -63,6 +65,25 @@ class Tags(HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+
+
+@every_picture
+def test_each_picture_is_drawn_into_a_file(picture, tmp_path):
+    view = picture()
+    drawn = view.save(tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<?xml") and view.save(tmp_path / "b.svg").read_text(encoding="utf-8") == drawn
+    assert view.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    choice = next(name for name in ("step", "position", "temperature", "epsilon", "rate", "width") if name in view.traits(picture=True))
+    if getattr(view, "width", 0):
+        choice = "width"
+    setattr(view, choice, {"step": 3, "position": 9, "temperature": 0.5, "epsilon": 0.01, "rate": 0.05, "width": 4}[choice])
+    assert view.save(tmp_path / "c.svg").read_text(encoding="utf-8") != drawn  # what it shows now
+
+
+def test_a_playground_says_that_it_has_no_drawing(tmp_path):
+    view = playground(*shipped())
+    with pytest.raises(ValueError, match=r"file: got '.*a.svg', want a name that ends in .html or .json: this picture is computed on its page, and has no drawing$"):
+        view.save(tmp_path / "a.svg")
 
 
 @every_picture

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from tlm_book.training import shipped
 from tlm_book.viewer import (
     attention,
     show,
-    softmax_temperature,
     style,
     use_style,
 )
@@ -276,6 +276,15 @@ BAD = [
     (ValueError, "mask: got shape (2, 2), want shape (3, 3)", lambda: attention(words(3), A3, mask=np.eye(2) > 0)),
     (ValueError, "mask: got weight 1 at [0, 0, 1, 1], where it is False", lambda: attention(words(2), np.eye(2), mask=np.array([[True, True], [True, False]]))),
     (TypeError, "title: got int", lambda: attention(words(3), A3, title=3)),
+    # what a model of transformers gives as it loads by default, and what it gives whole
+    (ValueError, 'weights: got none, want attentions, which a model of transformers gives when it was loaded with attn_implementation="eager"', lambda: attention(words(3), ())),
+    (ValueError, 'weights: got none, want attentions', lambda: attention(words(3), None)),
+    (ValueError, 'weights: got none, want attentions', lambda: attention(words(3), (None, None))),
+    (TypeError, "weights: got a SimpleNamespace, want its attentions: the field of that name", lambda: attention(words(3), SimpleNamespace(attentions=(A3,)))),
+    # the three arguments of show in another order, and other things
+    (TypeError, "model: got str, want a model: show(model, tokenizer, text)", lambda: show("model", "tokenizer", "text")),
+    (TypeError, "tokenizer: got str, want the model's tokenizer", lambda: show(torch.nn.Linear(2, 2), "text", "text")),
+    (TypeError, "model: got a Linear, which is none of transformers", lambda: show(torch.nn.Linear(2, 2), Letters(), "text")),
 ]
 
 
@@ -402,11 +411,14 @@ def test_a_view_is_saved_as_its_name_says(tmp_path):
     assert page.startswith("<!doctype html>") and view.to_html() in page and "<title>x &lt; y</title>" in page
     state = json.loads(view.save(tmp_path / "a.json").read_text(encoding="utf-8"))
     assert state["data"] == view.data and state["layer"] == 1 and state["scale"] == "top"
-    with pytest.raises(ValueError, match="the ending of file: got '.pdf', want one of '.html', '.json', '.svg', '.png'"):
+    with pytest.raises(ValueError, match=r"file: got '.*a.pdf', want a name that ends in .html, .json, .svg or .png$"):
         view.save(tmp_path / "a.pdf")
-    with pytest.raises(ValueError, match="'.html', '.json'$"):
-        softmax_temperature([1.0, 2.0]).save(tmp_path / "b.svg")
-    assert len(list(tmp_path.iterdir())) == 8
+    with pytest.raises(FileNotFoundError, match=r"file: got '.*new/a.svg', and no folder '.*new', want a file in a folder that exists"):
+        view.save(tmp_path / "new" / "a.svg")
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"folder.svg', a folder, want the name of a file"):
+        view.save(tmp_path / "folder.svg")
+    assert len(list(tmp_path.iterdir())) == 9
 
 
 @pytest.mark.filterwarnings("ignore:Widget")

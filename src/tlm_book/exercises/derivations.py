@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tlm_book.derivation import MEANS, Derivation, Kind, derive, primitive, weakest
-from tlm_book.exercises.grading import call, function, holds
+from tlm_book.exercises.grading import call, function, holds, value
 from tlm_book.spec.operators import is_rowwise
 
 
@@ -81,5 +81,23 @@ EXERCISES = [
         "a torch module that is rowwise on inputs of shape (n, 4), and for which `derive` gives the kind unproved",
         true_and_unproved,
         [nn.Linear(4, 4), nn.Softmax(dim=0), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Dropout(0.5).train()],
+    ),
+    value(
+        'the set of those of "S∘C", "C+E", "[S, P]", "E∘S", "X + C(P(X))", "A·C", "A·E"',
+        lambda: {"S∘C", "[S, P]", "X + C(P(X))", "A·C"},
+        {
+            "What is rowwise or indexed-rowwise is autoregressive, too.": {"S∘C", "X + C(P(X))", "A·C"},
+            "A sum has what both parts have in common.": {"S∘C", "C+E", "[S, P]", "X + C(P(X))", "A·C"},
+            "A causal pattern asks something of the values, too.": {"S∘C", "[S, P]", "X + C(P(X))", "A·C", "A·E"},
+        },
+    ),
+    value(
+        'the set of those of "no mask", "no table of positions", "no residual", "values read ahead", "a window of two rows"',
+        lambda: {"no table of positions", "no residual", "a window of two rows"},
+        {
+            "A score may be any function of two rows and their places, −∞ included.": {"no table of positions", "no residual"},
+            "Unmasked attention and positions have nothing in common.": {"no mask", "no table of positions", "no residual", "a window of two rows"},
+            "A part that is left out of a composition asks nothing any more.": {"no residual", "a window of two rows"},
+        },
     ),
 ]

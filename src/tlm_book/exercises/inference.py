@@ -143,4 +143,17 @@ EXERCISES = [
             "An empty column holds no token: −1.": lambda n, c, R: n - 1 - (n - 1 - c) % R,
         },
     ),
+    value(
+        'the set of those of "no mask", "a sliding window", "positions counted from the last row", "keys shared by two heads",'
+        ' "the mean of all rows subtracted"',
+        lambda: {"a sliding window", "keys shared by two heads"},
+        {
+            "When a row is appended, every row before it gets another position.":
+                {"a sliding window", "positions counted from the last row", "keys shared by two heads"},
+            "The mean of all rows changes with each row that is appended.":
+                {"a sliding window", "keys shared by two heads", "the mean of all rows subtracted"},
+            "A window forgets old rows; those that it sees are as they were.": {"keys shared by two heads"},
+            "Two heads may read the same keys: these do not depend on later rows.": {"a sliding window"},
+        },
+    ),
 ]

@@ -18,7 +18,8 @@ from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["Texts", "generate", "stream", "beam_search"]
 
-Texts = Int[Tensor, "*batch n"] | Sequence[Int[Tensor, "_"]]
+Tokens = Int[Tensor, "n"] | Sequence[int]
+Texts = Int[Tensor, "*batch n"] | Sequence[int] | Sequence[Tokens]
 
 
 def generate(
@@ -37,7 +38,8 @@ def generate(
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
     """The tokens, continued by at most n_new of the model's own, written side by side. (T-sampling)
 
-    tokens       (*batch, n); or a list of texts of any lengths, then a list comes back
+    tokens       (*batch, n); one text as a list of integers, as `encode` gives it; or a list of texts of any lengths, then a
+                 list comes back
     start        marker that the model reads before the tokens (it is not returned)
     stop         one token or several: a text that has produced one is over; in a tensor
                  it is filled up with that token, in a list it ends there
@@ -52,11 +54,12 @@ def generate(
     settings out of range and scores that are not finite; IndexError for a token outside the vocabulary; TypeError for what is no
     integer.
     """
-    if isinstance(tokens, list | tuple):
-        texts = list(tokens)
+    expects_model(model)
+    several = isinstance(tokens, list | tuple) and not _is_text(tokens)
+    rows: Any = None if several else _text(model, tokens)
+    if several:
+        texts = [_text(model, text) for text in tokens]
     else:
-        rows: Any = tokens
-        expects_tokens("tokens", rows, 2**63)
         expects_shape("tokens", rows, ("n",))
         texts = list(rows.reshape(rows.shape[:-1].numel(), rows.shape[-1]))
     ends = _stop_tokens(model, texts, n_new, start, stop, on_overflow)
@@ -64,15 +67,15 @@ def generate(
     reader = TextReader(model, texts, start, compile, products, weights)
     new = list(_written(reader, n_new, sampler, ends, generator))
     added = (torch.stack(new, 1) if new else texts[0].new_zeros(len(texts), 0)).to(texts[0].dtype)
-    if isinstance(tokens, Tensor):
-        return torch.cat((tokens, added.view(*tokens.shape[:-1], len(new))), -1)
+    if not several:
+        return torch.cat((rows, added.view(*rows.shape[:-1], len(new))), -1)
     upto = [next((i + 1 for i, token in enumerate(row) if token in ends), len(row)) for row in added.tolist()]  # behind the first stop
     return [torch.cat((text, row[:end])) for text, row, end in zip(texts, added, upto)]
 
 
 def stream(
     model: TransformerLM,
-    tokens: Int[Tensor, "n"],
+    tokens: Tokens,
     n_new: int,
     *,
     start: int | None = None,
@@ -88,15 +91,17 @@ def stream(
 
     Arguments and errors as in `generate`; they are checked at once, not with the first token.
     """
-    ends = _stop_tokens(model, [tokens], n_new, start, stop, on_overflow)
-    reader = TextReader(model, [tokens], start, compile, products, weights)
+    expects_model(model)
+    text = _text(model, tokens)
+    ends = _stop_tokens(model, [text], n_new, start, stop, on_overflow)
+    reader = TextReader(model, [text], start, compile, products, weights)
     new = _written(reader, n_new, Sampler(**choices), ends, generator)
     return (int(token) for token in new)
 
 
 def beam_search(
     model: TransformerLM,
-    tokens: Int[Tensor, "n"],
+    tokens: Tokens,
     n_new: int,
     *,
     width: int = 4,
@@ -108,10 +113,27 @@ def beam_search(
 
     value = log P / |y|^length_penalty. Errors as in `generate` and `beams`.
     """
-    ends = _stop_tokens(model, [tokens], n_new, start, stop, "error")
+    expects_model(model)
+    text = _text(model, tokens)
+    ends = _stop_tokens(model, [text], n_new, start, stop, "error")
     reader = CachedModel(model)
-    scores = reader.read([window(tokens, model.config.max_len, start)])
+    scores = reader.read([window(text, model.config.max_len, start)])
     return beams(reader, scores, n_new, width, length_penalty, ends)[0]
+
+
+def _is_text(tokens: Any) -> bool:
+    """Whether this list is one text: integers, as a tokenizer gives them."""
+    return len(tokens) > 0 and all(isinstance(token, int) for token in tokens)
+
+
+def _text(model: TransformerLM, tokens: Any) -> Any:
+    """Tokens as a tensor; a list of integers on the model's device."""
+    wants = "a tensor or list of integer tokens, as tokenizer.encode(text) gives them; complete(model, tokenizer, text) takes text"
+    expects(not isinstance(tokens, str), "tokens", "str", wants, TypeError)
+    if isinstance(tokens, list | tuple) and _is_text(tokens):
+        tokens = torch.tensor(tokens, device=next(model.parameters()).device)
+    expects_tokens("tokens", tokens, 2**63)
+    return tokens
 
 
 def _written(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tlm_book.checks import expects
+from tlm_book.inference.cache import expects_model
 from tlm_book.inference.generation import stream
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
@@ -39,6 +40,10 @@ def stream_text(
     **choices: Any,
 ) -> Iterator[str]:
     """The continuation that `complete` writes, piece by piece, each as soon as it is there. Errors as in `complete`, at once."""
+    expects_model(model)
+    wants = "the model's tokenizer: complete(model, tokenizer, prompt)"
+    expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, wants, TypeError)
+    expects(isinstance(prompt, str), "prompt", type(prompt).__name__, "str", TypeError)
     V, start, stop = model.config.vocab_size, tokenizer.start, tokenizer.stop
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects(isinstance(seed, int), "seed", seed, "a whole number", TypeError)

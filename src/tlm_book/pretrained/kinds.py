@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects, expects_one_of
@@ -18,6 +19,7 @@ from tlm_book.pretrained.llama_settings import FAMILIES, family_of, llama_fields
 from tlm_book.pretrained.marian import load_marian
 from tlm_book.pretrained.settings import expects_kind
 from tlm_book.tokenization import HubTokenizer, Tokenizer
+from tlm_book.training.folder import load
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = ["load_model", "save_model"]
@@ -26,10 +28,22 @@ LOADERS: dict[str, Any] = {"gpt2": load_gpt2, "marian": load_marian, **dict.from
 TEXTS = ("tokenizer.json", "generation_config.json", "vocab.json", "merges.txt", "source.spm", "target.spm")
 
 
+def is_ours(folder: str | os.PathLike[str]) -> bool:
+    """Whether this is a folder that `train` or `save` made: its config.json has a table "model"."""
+    path = Path(folder)
+    try:
+        return (path / "config.json").is_file() and isinstance(read_fields(path).get("model"), dict)
+    except ValueError:
+        return False
+
+
 def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None = None) -> tuple[Any, Any]:
     """(model, tokenizer) from Hugging Face's files of any kind that this book knows: by the field model_type of config.json, what
-    `load_gpt2`, `load_marian` or `load_llama` makes of them. Errors as there; ValueError for another kind.
+    `load_gpt2`, `load_marian` or `load_llama` makes of them; or what `load` makes of a folder that `train` or `save` made. Errors as
+    there; ValueError for another kind.
     """
+    if isinstance(name_or_folder, str | os.PathLike) and is_ours(name_or_folder):
+        return load(name_or_folder)
     folder = model_folder(name_or_folder, TEXTS, revision)
     kind: Any = read_fields(folder).get("model_type")
     expects_one_of("model_type", kind, tuple(LOADERS))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from tlm_book.checks import expects_one_of, expects_shape
+from tlm_book.checks import expects_one_of, expects_shape, shaped
 from tlm_book.spec.feed_forward import (
     feed_forward,
     gated_feed_forward,
@@ -33,13 +33,19 @@ __all__ = [
 # --- Residual layers
 
 
+@shaped
 def res(f: Layer) -> Layer:
     """Res(f)(X) = X + f(X). (W-res-def)
 
     >>> res(lambda X: 2 * X)(np.ones((1, 2)))
     array([[3., 3.]])
     """
-    return lambda X: X + f(X)
+
+    @shaped
+    def layer(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        return X + f(X)
+
+    return layer
 
 
 # --- The block
@@ -55,6 +61,7 @@ FEED_FORWARDS: dict[str, Callable[..., Float[np.ndarray, "n d"]]] = {
 }
 
 
+@shaped
 def decoder_block(
     X: Float[np.ndarray, "n d"],
     w: Mapping[str, Mapping[str, Any]],

@@ -56,6 +56,7 @@ def encoder_block(
     return LN(Z2 + FF(Z2), "N_ff")
 
 
+@shaped
 def encoder(
     X: Float[np.ndarray, "n d"], blocks: Sequence[Block], **settings: Any
 ) -> Float[np.ndarray, "n d"]:
@@ -104,6 +105,7 @@ def cross_block(
     return LN(Z4 + FF(Z4), "N_ff")
 
 
+@shaped
 def decoder(
     Y: Float[np.ndarray, "m d"],
     memory: Float[np.ndarray, "n d"],
@@ -120,6 +122,7 @@ def decoder(
 # --- The model
 
 
+@shaped
 def encoder_decoder(
     source: Int[np.ndarray, "n"],
     target: Int[np.ndarray, "m"],

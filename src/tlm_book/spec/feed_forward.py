@@ -32,6 +32,7 @@ __all__ = [
 # --- The activation
 
 
+@shaped
 def relu(x: Entries) -> Entries:
     """max(x, 0), entry by entry. (T-relu)
 
@@ -41,16 +42,19 @@ def relu(x: Entries) -> Entries:
     return np.maximum(x, 0)
 
 
+@shaped
 def gelu(x: Entries) -> Entries:
     """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)"""
     return x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2
 
 
+@shaped
 def gelu_tanh(x: Entries) -> Entries:
     """GPT-2's approximation of GELU: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2."""
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
+@shaped
 def silu(x: Entries) -> Entries:
     """x / (1 + exp(−x)), entry by entry; also called swish. (T-silu)"""
     return x / (1 + np.exp(-x))

@@ -76,6 +76,7 @@ def standardize_jacobian(
     return (np.eye(d) - bent) @ (np.eye(d) - 1 / d) / s
 
 
+@shaped
 def central_difference(
     f: Callable[..., Any], x: Float[np.ndarray, "d"], h: float = 1e-5
 ) -> Float[np.ndarray, "..."]:
@@ -128,6 +129,7 @@ def layer_norm_backward(
     return dX, (dY * S).sum(axis=0), dY.sum(axis=0)
 
 
+@shaped
 def activation_derivative(
     Z: Float[Array, "..."], activation: str = "relu"
 ) -> Float[Array, "..."]:

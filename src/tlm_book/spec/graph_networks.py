@@ -112,6 +112,7 @@ def preactivations(
     return z
 
 
+@shaped
 def network_function(
     network: Network, x: Float[np.ndarray, "d"]
 ) -> Float[np.ndarray, "d_out"]:
@@ -126,6 +127,7 @@ def network_function(
 # --- Layers: the graph becomes matrices
 
 
+@shaped
 def mlp(
     X: Float[np.ndarray, "*n d"],
     weights: Sequence[Float[np.ndarray, "_ _"]],
@@ -153,6 +155,7 @@ def mlp(
     return z
 
 
+@shaped
 def layered_network(
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],
@@ -179,6 +182,7 @@ def layered_network(
 # --- Doing without biases
 
 
+@shaped
 def without_biases(
     weights: Sequence[Float[np.ndarray, "_ _"]],
     biases: Sequence[Float[np.ndarray, "_"]],

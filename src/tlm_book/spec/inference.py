@@ -43,6 +43,7 @@ def tempered(
     return softmax(z[None] / temperature)[0]
 
 
+@shaped
 def next_distribution(
     T: Model,
     x: Int[np.ndarray, "n"],
@@ -63,6 +64,7 @@ def next_distribution(
 # --- Choosing
 
 
+@shaped
 def greedy(
     T: Model,
     x: Int[np.ndarray, "n"],
@@ -96,6 +98,7 @@ def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
     return int(np.sum(F / F[-1] <= u))
 
 
+@shaped
 def sample(
     T: Model,
     x: Int[np.ndarray, "n"],
@@ -115,6 +118,7 @@ def sample(
 # --- Cutting the tail: top-k, top-p (nucleus), min-p
 
 
+@shaped
 def keep(
     p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
 ) -> Float[np.ndarray, "V"]:
@@ -173,6 +177,7 @@ def penalized(
     return z
 
 
+@shaped
 def chosen(
     z: Float[np.ndarray, "V"],
     x: Int[np.ndarray, "n"],
@@ -188,6 +193,7 @@ def chosen(
     return min_p(top_p(top_k(p, len(p) if k is None else k), s), m)
 
 
+@shaped
 def sample_chosen(
     T: Model,
     x: Int[np.ndarray, "n"],
@@ -214,6 +220,7 @@ class Hypothesis(NamedTuple):
     value: float
 
 
+@shaped
 def beam_search(
     T: Model,
     x: Int[np.ndarray, "n"],

@@ -84,6 +84,7 @@ def sequence_loss(
 # --- Bits per byte
 
 
+@shaped
 def bits_per_byte(loss: float, n_tokens: int, n_bytes: int) -> float:
     """n L / (N log 2): a loss in nats per token as bits per byte of text.
     (T-bits-per-byte)

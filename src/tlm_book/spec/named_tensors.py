@@ -8,12 +8,13 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Shaped
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, shaped
 from tlm_book.spec.operators import agree
 
 NamedTensor = Shaped[xr.DataArray, "..."]
 
 
+@shaped
 def named(array: Shaped[np.ndarray, "..."], *names: str) -> NamedTensor:
     """The array as a named tensor; the k-th name is that of its k-th axis.
     (L-notation-scope)
@@ -50,6 +51,7 @@ __all__ = [
 # --- Tensors whose axes have names
 
 
+@shaped
 def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
     """The entries of X, its axes in the order of `names`.
 
@@ -60,6 +62,7 @@ def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
     return X.transpose(*names).values
 
 
+@shaped
 def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
     """The same axes, in any order, and the same entries up to tol. (L-notation-scope)
 
@@ -89,6 +92,7 @@ def _expects_sizes(argument: str, Y: NamedTensor, X: NamedTensor) -> None:
         expects(Y.sizes[axis] == X.sizes[axis], argument, got, str(X.sizes[axis]))
 
 
+@shaped
 def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
     """X ⊙_axes Y: the product, summed along these axes. (L-products-def)
 
@@ -108,6 +112,7 @@ def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
 # --- Renaming
 
 
+@shaped
 def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
     """X_{old→new}: the same entries, the axis `old` called `new`. (L-rename)
 
@@ -120,6 +125,7 @@ def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
     return X.rename({old: new})
 
 
+@shaped
 def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
     """X + Y, for tensors with the same axes and sizes: no broadcasting. (L-rename)
 
@@ -134,6 +140,7 @@ def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
 # --- Functions on an axis, and their lifts
 
 
+@shaped
 def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     """exp(X) / Σ_ax exp(X), with exp(−∞) = 0. (L-softmax-def)
 
@@ -145,6 +152,7 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     return E / E.sum(ax)
 
 
+@shaped
 def lift(
     f: Callable[..., NamedTensor],
     sources: tuple[tuple[str, ...], ...],
@@ -187,6 +195,7 @@ def lift(
 # --- Layers, one line each
 
 
+@shaped
 def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTensor:
     """X ⊙_ax W + b. (L-linear-def)
 
@@ -201,6 +210,7 @@ def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTens
     return dot(X, W, ax) + b
 
 
+@shaped
 def ffn(
     X: NamedTensor,
     W_1: NamedTensor,
@@ -218,6 +228,7 @@ def ffn(
     return linear(H, W_2, b_2, "hidden")
 
 
+@shaped
 def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     """(X − mean) / √(var + ε), mean and variance along the axes.
 
@@ -229,6 +240,7 @@ def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     return U / np.sqrt((U**2).mean(axes) + eps)
 
 
+@shaped
 def normalize(
     X: NamedTensor,
     gamma: NamedTensor,
@@ -250,6 +262,7 @@ def normalize(
 # --- Attention, by name
 
 
+@shaped
 def attention(
     Q: NamedTensor, K: NamedTensor, V: NamedTensor, mask: NamedTensor | None = None
 ) -> NamedTensor:
@@ -276,6 +289,7 @@ def attention(
 # --- Self-attention
 
 
+@shaped
 def self_attention(
     X: NamedTensor, w: Mapping[str, NamedTensor], mask: NamedTensor | None = None
 ) -> NamedTensor:
@@ -294,6 +308,7 @@ def self_attention(
 # --- The whole block
 
 
+@shaped
 def block(
     X: NamedTensor,
     w: Mapping[str, NamedTensor],

@@ -27,6 +27,7 @@ __all__ = [
 # --- Matrices as sequences of rows
 
 
+@shaped
 def agree(
     A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12
 ) -> bool:
@@ -42,6 +43,7 @@ def agree(
 # --- Three notions
 
 
+@shaped
 def is_rowwise(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -58,6 +60,7 @@ def is_rowwise(
     return all(agree(Y[i : i + 1], T(X[i : i + 1]), tol) for i in range(len(X)))
 
 
+@shaped
 def is_autoregressive(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -74,6 +77,7 @@ def is_autoregressive(
     return all(agree(Y[:i], T(X[:i]), tol) for i in range(1, len(X) + 1))
 
 
+@shaped
 def is_indexed_rowwise(
     T: Operator,
     X: Shaped[np.ndarray, "n ..."],
@@ -104,6 +108,7 @@ def is_indexed_rowwise(
 # --- The order of the rows
 
 
+@shaped
 def is_equivariant(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
@@ -160,6 +165,7 @@ def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     return E / E.sum(axis=1, keepdims=True)
 
 
+@shaped
 def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
     """softmax(◺A), row by row: lower triangular, each row sums to 1.
     (W-masked-softmax-claim)
@@ -174,6 +180,7 @@ def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 # --- Causal patterns and the product
 
 
+@shaped
 def is_causal_pattern(
     A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:

@@ -156,6 +156,7 @@ def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
 SCHEDULES = ("linear", "cosine", "stable")
 
 
+@shaped
 def scheduled_rate(
     t: int,
     T: int,

@@ -69,6 +69,7 @@ def append_positions(
 # --- The table of sines and cosines
 
 
+@shaped
 def sinusoid(
     M: int, d: int, start: int = 1, base: float = 10000.0
 ) -> Float[np.ndarray, "M d"]:
@@ -97,6 +98,7 @@ def sinusoid(
 # --- Moving by an offset is a rotation
 
 
+@shaped
 def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"]:
     """T_k with PE[p + k] = T_k PE[p] for every position: one rotation block for each
     pair of columns. (W-pe-offset-first)
@@ -123,6 +125,7 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
 # --- Turn instead of add
 
 
+@shaped
 def rope_frequencies(
     k: int, base: float = 10000.0, scaling: Mapping[str, float | str] | None = None
 ) -> Float[np.ndarray, "half"]:
@@ -202,6 +205,7 @@ def scaled_frequencies(
 # --- Weights that fall with the distance: ALiBi
 
 
+@shaped
 def alibi_bias(n: int, h: int) -> Float[np.ndarray, "h n n"]:
     """m_i (q − p) in row p and column q of head i, with m_i = 2^{−8(i+1)/h}: what ALiBi
     adds to the scores. (T-alibi)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, shaped
 
 __all__ = [
     "word_pieces",
@@ -29,6 +29,7 @@ __all__ = [
 # --- Parts of words
 
 
+@shaped
 def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
     """A word cut from the left, each time the longest piece that fits; pieces after
     the first are written ##. None when nothing fits. (A-subword-fallback)
@@ -49,6 +50,7 @@ def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
 # --- Bytes
 
 
+@shaped
 def utf8(c: str) -> bytes:
     """The one to four bytes of one character, by its code point x = ord(c).
     (B-utf8-map)
@@ -80,6 +82,7 @@ def utf8(c: str) -> bytes:
     )
 
 
+@shaped
 def text_bytes(text: str) -> list[int]:
     """The bytes of a text, each a number from 0 to 255: its first tokens."""
     return [b for c in text for b in utf8(c)]
@@ -91,6 +94,7 @@ def text_bytes(text: str) -> list[int]:
 END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
 
 
+@shaped
 def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
     """ℰ(𝒜), sorted, then end of word and end of document: |𝒜| + 2 byte strings.
     (B-base-vocab)
@@ -99,6 +103,7 @@ def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
     return [*codes, END_OF_WORD, END_OF_DOCUMENT]
 
 
+@shaped
 def first_tokens(text: str, base: list[bytes]) -> list[int]:
     """The tokens of a text, character by character, before any merge.
 
@@ -120,6 +125,7 @@ def first_tokens(text: str, base: list[bytes]) -> list[int]:
 TokenPair = tuple[int, int]
 
 
+@shaped
 def count_pairs(C: list[list[int]]) -> Counter[TokenPair]:
     """How often each pair of neighbours occurs in the sequences of C, overlapping
     occurrences included. (B-bpe-overlap)
@@ -135,6 +141,7 @@ def most_frequent(counts: Counter[TokenPair]) -> TokenPair:
     return min(counts, key=lambda pair: (-counts[pair], pair))
 
 
+@shaped
 def replace(s: Sequence[int], pair: TokenPair, new: int) -> list[int]:
     """s with every occurrence of `pair` replaced by the token `new`, from left to
     right. (B-bpe-overlap)
@@ -152,6 +159,7 @@ def replace(s: Sequence[int], pair: TokenPair, new: int) -> list[int]:
     return done
 
 
+@shaped
 def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair]:
     """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
     most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
@@ -171,16 +179,16 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair
     return merges
 
 
+@shaped
 def learn(pieces: list[str], n_merges: int) -> list[TokenPair]:
     """The merges learned from the bytes of the pieces. The pieces are kept apart: no
     pair reaches from one into the next. TypeError for one text in place of a list.
     (B-bpe-step, B-bpe-stop)
     """
-    one = isinstance(pieces, str)
-    expects(not one, "pieces", "a single str", "a list of them", TypeError)
     return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
 
 
+@shaped
 def vocabulary(merges: list[TokenPair]) -> list[bytes]:
     """The byte string of every token: the 256 single bytes, then for each merge (a,
     b) that of a followed by that of b.
@@ -194,6 +202,7 @@ def vocabulary(merges: list[TokenPair]) -> list[bytes]:
 # --- Encoding
 
 
+@shaped
 def apply_merges(s: Sequence[int], merges: list[TokenPair]) -> list[int]:
     """s after every merge, in the order in which they were learned.
     (B-tokenize-canonical)
@@ -204,6 +213,7 @@ def apply_merges(s: Sequence[int], merges: list[TokenPair]) -> list[int]:
     return s
 
 
+@shaped
 def encode(piece: str, merges: list[TokenPair]) -> list[int]:
     """The tokens of a piece of text. (B-tokenize-canonical)"""
     return apply_merges(text_bytes(piece), merges)
@@ -212,6 +222,7 @@ def encode(piece: str, merges: list[TokenPair]) -> list[int]:
 # --- Decoding
 
 
+@shaped
 def decode_bytes(tokens: Sequence[int], merges: list[TokenPair]) -> bytes:
     """dec_B: the byte strings of the tokens, one after the other. (T-decoding)
 
@@ -225,6 +236,7 @@ def decode_bytes(tokens: Sequence[int], merges: list[TokenPair]) -> bytes:
     return b"".join(strings[token] for token in tokens)
 
 
+@shaped
 def decode(tokens: Sequence[int], merges: list[TokenPair]) -> str:
     """The text whose UTF-8 bytes are those of the tokens. (T-decoding)
 

@@ -85,6 +85,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     path, chosen = Path(folder), choose_device(device)
     wants = "a folder that `save` wrote"
     expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)
+    expects(not of_hub(path), "folder", f"{str(path)!r}, in Hugging Face's form", f"{wants}; load_model reads that form")
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", wants, FileNotFoundError)
     config = read_config(path / CONFIG)
@@ -111,6 +112,15 @@ def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
     right = isinstance(of_hub, dict) and of_hub.keys() == {"size", "start", "stop"} and all(isinstance(n, int) for n in of_hub.values())
     expects(right, f"{folder / CONFIG}", f"tokenizer: {of_hub!r}", "what `save` wrote")
     return HubTokenizer.load(folder / TOKENIZER, **of_hub)
+
+
+def of_hub(folder: Path) -> bool:
+    """Whether the config.json is one of Hugging Face's, which says model_type."""
+    try:
+        fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and "model_type" in fields
 
 
 def read_config(file: Path) -> Config:

@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tlm_book.libraries import library
+
 __all__ = ["BOARD", "COLUMNS", "Entry", "board_writer", "logs", "write_board"]
 
 Entry = dict[str, int | float]  # of the log: what one step has to say
@@ -27,10 +29,8 @@ def _text(lines: Sequence[str]) -> str:
 
 def board_writer() -> Any:
     """The class that writes TensorBoard's files; ImportError without the package tensorboard."""
-    try:
-        return import_module("torch.utils.tensorboard").SummaryWriter
-    except ImportError as error:
-        raise ImportError("tensorboard: got no such library, want it installed: pip install tensorboard") from error
+    library("tensorboard", "tensorboard")
+    return import_module("torch.utils.tensorboard").SummaryWriter
 
 
 def write_board(board: Any, entries: Sequence[Mapping[str, Any]]) -> None:

@@ -380,6 +380,8 @@ def _train_prepared(
     words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
     model_config = begun[0].config if begun else model_for(job.size, len(words), job.preset)
+    most, n = len(known.tokens), job.size.context
+    expects(n <= most, "context", n, f"at most {most}, the number of tokens to train on")
     progress, curves, n_bytes = progress and lead, folder / CURVES, known.head["bytes"] + held_out.head["bytes"]
     pace = pace_of(config, model_config, len(known.tokens), len(held_out.tokens), progress, aim, n_bytes, job.minutes)
     result = train(

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from tlm_book.arrays import as_array
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects
 from tlm_book.files import new_file
 from tlm_book.libraries import library
 from tlm_book.viewer.style import use_style
@@ -122,14 +122,15 @@ class Picture(anywidget.AnyWidget):
         """Write the picture to a file, and return its path; the name's ending says as what.
 
         .html       the interactive picture as a page of its own, which needs no kernel and no network.
-        .svg, .png  a drawing of what the picture shows now, for those pictures that have one.
+        .svg, .png  a drawing of what the picture shows now; a playground, which computes on its page, has none.
         .json       what the page is given: `data` and the reader's choices.
 
-        ValueError for another ending. A file of that name is replaced.
+        ValueError for another ending, FileNotFoundError where there is no such folder. A file of that name is replaced.
         """
         path = Path(file)
-        drawn = (".svg", ".png") if hasattr(self, "_figure") else ()
-        expects_one_of("the ending of file", path.suffix, (".html", ".json", *drawn))
+        endings = (".html", ".json", *((".svg", ".png") if hasattr(self, "_figure") else ()))
+        still = "" if hasattr(self, "_figure") else ": this picture is computed on its page, and has no drawing"
+        expects(path.suffix in endings, "file", repr(str(file)), f"a name that ends in {', '.join(endings[:-1])} or {endings[-1]}{still}")
         with new_file(path) as part:
             if path.suffix == ".html":
                 title = html.escape(self.data.get("title") or self._word)

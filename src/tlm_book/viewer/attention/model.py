@@ -26,6 +26,8 @@ def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> 
     <attention weights: 4 × 4 heads, 4 × 4 tokens; layer 0, head 0>
     """
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
+    expects(hasattr(model, "eval") and hasattr(model, "parameters"), "model", type(model).__name__, "a model: show(model, tokenizer, text)", TypeError)
+    expects(hasattr(tokenizer, "decode"), "tokenizer", type(tokenizer).__name__, "the model's tokenizer: show(model, tokenizer, text)", TypeError)
     training, read = model.training, _ours if hasattr(model, "attention_weights") else _theirs
     model.eval()
     try:
@@ -37,6 +39,7 @@ def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> 
 
 
 def _ours(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+    expects(hasattr(tokenizer, "start"), "tokenizer", f"a {type(tokenizer).__name__}", "a Tokenizer, which knows the start marker", TypeError)
     torch = library("torch", "viewer")
     tokens = [tokenizer.start, *tokenizer.encode(text)]
     place = next(model.parameters()).device
@@ -44,6 +47,9 @@ def _ours(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
 
 
 def _theirs(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+    wants = "one that returns attentions with output_attentions=True"
+    expects(hasattr(model, "config") and hasattr(model, "device"), "model", f"a {type(model).__name__}, which is none of transformers", wants, TypeError)
+    expects(callable(tokenizer), "tokenizer", f"a {type(tokenizer).__name__}", "the tokenizer of transformers that belongs to the model", TypeError)
     batch = tokenizer(text, return_tensors="pt").to(model.device)
     chosen = getattr(model.config, "_attn_implementation", None)
     if chosen not in (None, "eager"):  # fused kernels form no weights
@@ -53,7 +59,6 @@ def _theirs(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
     finally:
         if chosen not in (None, "eager"):
             model.set_attn_implementation(chosen)
-    wants = "one that returns attentions with output_attentions=True"
     expects(found, "model", f"a {type(model).__name__}, which returns none", wants, TypeError)
     return [_name(tokenizer, token) for token in batch["input_ids"][0].tolist()], found
 

@@ -21,6 +21,7 @@ from tlm_book.viewer.base import (
     Picture,
     expects_strings,
     expects_title,
+    kind,
     module,
     svg,
     visible,
@@ -199,6 +200,11 @@ def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n
 
 def _array(argument: str, weights: Any) -> Shaped[np.ndarray, "..."]:
     """The weights as one array; those of a model may be a tuple of tensors, one for each layer."""
+    whole = hasattr(weights, "attentions")
+    expects(not whole, argument, f"a {kind(weights)}", "its attentions: the field of that name", TypeError)
+    none = weights is None or isinstance(weights, (tuple, list)) and (len(weights) == 0 or any(layer is None for layer in weights))
+    how = 'attentions, which a model of transformers gives when it was loaded with attn_implementation="eager"'
+    expects(not none, argument, "none", how)
     layers = isinstance(weights, (tuple, list)) and any(hasattr(layer, "detach") for layer in weights)
     try:
         return np.asarray([as_array(layer) for layer in weights] if layers else as_array(weights))

@@ -17,6 +17,7 @@ from tlm_book.viewer.base import (
     svg,
     table,
 )
+from tlm_book.viewer.drawn import clocks
 
 __all__ = ["ClockHands", "clock_hands"]
 
@@ -62,6 +63,10 @@ class ClockHands(Picture):
         caption = f"{self.data['title'] or 'Positions as clock hands'}: {label}."
         height = step * math.ceil(len(omega) / across)
         return svg(step * across, height, label, *clocks) + table(caption, head, rows)
+
+
+    def _figure(self) -> Any:
+        return clocks(self.data["title"], self.data["omega"], self.position, self.offset)
 
 
 def _pair(angle: float) -> str:

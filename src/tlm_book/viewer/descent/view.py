@@ -17,6 +17,7 @@ from tlm_book.viewer.base import (
     svg,
     table,
 )
+from tlm_book.viewer.drawn import levels
 
 __all__ = ["Descent", "descent"]
 
@@ -69,6 +70,13 @@ class Descent(Picture):
         rows = [[f"{t}", number(points[t][0]), number(points[t][1]), number(f(*points[t]))] for t in shown]
         caption = f"{self.data['title'] or 'Descent on a surface'}. {label}."
         return svg(480, 320, label, *shapes) + table(caption, ["step", "across", "up", "f"], rows)
+
+
+    def _figure(self) -> Any:
+        curve = SHAPES[self.surface][2]
+        rings = [[curve(c, k * math.pi / 96) for k in range(192)] for c in LEVELS]
+        points = path(self.surface, self.rule, self.rate, self.beta, self.steps, (self.x, self.y))
+        return levels(self.data["title"] or f"{self.rule} with rate {number(self.rate)}", rings, points)
 
 
 def descent(

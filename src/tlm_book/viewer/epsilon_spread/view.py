@@ -18,6 +18,7 @@ from tlm_book.viewer.base import (
     table,
     ten_to,
 )
+from tlm_book.viewer.drawn import curves
 
 __all__ = ["EpsilonSpread", "epsilon_spread"]
 
@@ -60,6 +61,13 @@ class EpsilonSpread(Picture):
         rows = [[number(s), f"{_outside(s, e):.6f}", f"{_inside(s, e):.6f}"] for s in sigmas]
         caption = f"{self.data['title'] or 'What a standardized row keeps of its spread'}. {label}."
         return svg(width, height, label, *shapes) + table(caption, ["spread σ", "σ/(σ + ε)", "σ/√(σ² + ε)"], rows)
+
+
+    def _figure(self) -> Any:
+        low, high = (math.log10(x) for x in SIGMAS)
+        sigmas = [10 ** (low + k * (high - low) / 200) for k in range(201)]
+        lines = {"σ/(σ + ε)": [_outside(s, self.epsilon) for s in sigmas], "σ/√(σ² + ε)": [_inside(s, self.epsilon) for s in sigmas]}
+        return curves(self.data["title"] or f"ε = {number(self.epsilon)}", "spread σ", sigmas, lines, self.sigma)
 
 
 def epsilon_spread(epsilon: float = 1e-6, *, sigma: float = 1e-3, title: str | None = None) -> EpsilonSpread:

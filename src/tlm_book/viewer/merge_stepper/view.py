@@ -15,6 +15,7 @@ from tlm_book.viewer.base import (
     table,
     visible,
 )
+from tlm_book.viewer.drawn import tokens as drawn_tokens
 
 __all__ = ["MergeStepper", "merge_stepper"]
 
@@ -59,6 +60,14 @@ class MergeStepper(Picture):
             rows.append([str(k), f"{bdi(names[left])} + {bdi(names[right])}" if k else "", str(len(state)), shown + more])
         cut = f" (the first {FALLBACK_STEPS} of {len(merges)})" if len(merges) > FALLBACK_STEPS else ""
         return table(f"{self.data['title'] or 'Merges, one at a time'}{cut}.", ["step", "fused", "tokens", "the text"], rows)
+
+
+    def _figure(self) -> Any:
+        k, merges = self.step, self.data["merges"]
+        at = merges[k]["at"] if k < len(merges) else []
+        texts = [self.data["names"][token] for token in self._states()[k]]
+        title = f"{self.data['title'] or 'Merges, one at a time'}: step {k} of {len(merges)}, {len(texts)} tokens"
+        return drawn_tokens(title, texts, [i for left in at for i in (left, left + 1)])
 
 
 def merge_stepper(

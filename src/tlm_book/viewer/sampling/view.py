@@ -21,6 +21,7 @@ from tlm_book.viewer.base import (
     visible,
     weight_bar,
 )  # fmt: skip
+from tlm_book.viewer.drawn import bars
 
 __all__ = ["Sampling", "sampling"]
 
@@ -62,6 +63,16 @@ class Sampling(Picture):
         what = f"temperature {self.temperature:g}, top-k {self.top_k:,}, top-p {self.top_p:g}"
         heads = ["next token", "the model's", "after", "sum so far"]
         return table(f"{data['title'] or 'Which token comes next'}: probabilities before and after {what}.", heads, rows)
+
+
+    def _figure(self) -> Any:
+        data, z = self.data, np.array(self.data["scores"])
+        after, _ = _after(z, self.temperature, self.top_k, self.top_p)
+        n = data["shown"]
+        rest = ["the others"] if n < len(z) else []
+        groups = {"the model's": softmax(z), f"temperature {self.temperature:g}, top-k {self.top_k}, top-p {self.top_p:g}": after}
+        weights = {label: [*p[:n].tolist(), *[float(p[n:].sum())] * len(rest)] for label, p in groups.items()}
+        return bars(data["title"], [*data["tokens"][:n], *rest], weights)
 
 
 def sampling(

@@ -1,5 +1,6 @@
 """Softmax under a temperature, and why scores are divided by the root of the width: bars to look at. Written by hand."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from tlm_book.viewer.base import (
     visible_line,
     weight_bar,
 )  # fmt: skip
+from tlm_book.viewer.drawn import bars
 
 __all__ = ["SoftmaxTemperature", "softmax_temperature"]
 
@@ -64,6 +66,13 @@ class SoftmaxTemperature(Picture):
         ]
         what = f"Scores s of width {d}, as they are and divided by √{d}" if d else "Scores s and their softmax at a few temperatures"
         return table(f"{self.data['title'] or what}.", ["", "s", *heads], rows)
+
+
+    def _figure(self) -> Any:
+        s, d = dict(self.data["scores"])[self.width], self.width
+        taus = {f"softmax(s/√{d})": math.sqrt(d)} if d else {f"softmax(s/{self.temperature:g})": self.temperature}
+        weights = {label: softmax(np.array(s), tau).tolist() for label, tau in ({"softmax(s)": 1.0} | taus).items()}
+        return bars(self.data["title"], self.data["labels"], weights)
 
 
 def softmax_temperature(
