@@ -357,6 +357,8 @@ def train(
     """A new model, trained on windows of max_len tokens, with the weights that were
     best on the held-out tokens. (T-reproducible, T-resume, T-data-parallel)
 
+    From files of text to a model in a folder: `train_files`.
+
     `start` is the start marker that every window begins with; `watch(step, model)`
     is called after each measurement. With a `folder`, each measurement writes a
     checkpoint there, of which the last `keep` and the best stay, and a run that was
