@@ -119,7 +119,7 @@ def corrupt_tokens(
     return torch.where(replaced, drawn, read)
 
 
-# --- The step in parts
+# --- For the curious: the step in parts
 
 
 def train_step(
