@@ -88,7 +88,7 @@ class WarmProcess:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.line, theirs = socket.socketpair()
-        command = [sys.executable, __file__, str(theirs.fileno())]
+        command = [sys.executable, __file__, str(theirs.fileno()), *IMPORTED]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         self.answers, self.lock = self.line.makefile("r", encoding="utf-8"), threading.Lock()
@@ -142,10 +142,10 @@ class Kernel:
         self.send_signal(signal.SIGKILL)
 
 
-def import_all() -> None:
+def import_all(names: list[str]) -> None:
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # ipykernel reads it when it is imported: a kernel ends when its parent does
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel does; matplotlib reads it when it is imported
-    for name in IMPORTED:
+    for name in names:
         with suppress(Exception):  # a chapter that needs what is missing or broken says so itself
             importlib.import_module(name)
 
@@ -190,7 +190,7 @@ def serve(line: socket.socket) -> list[str] | None:
 def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
     del sys.path[0]  # this folder; a kernel has its own there
-    import_all()
+    import_all(sys.argv[2:])
     arguments = serve(line)
     if arguments is not None:
         from ipykernel import kernelapp

@@ -8,12 +8,15 @@ import forked_kernels
 import pytest
 from jupyter_client.manager import KernelManager
 
+IMPORTED = ["ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "torch"]  # enough here; every chapter runs with all
+
 pytestmark = pytest.mark.skipif(not forked_kernels.FORKS, reason="kernels are not forked on this system")
 
 
 @pytest.fixture
 def kernel(monkeypatch, tmp_path):
     """kernel(folder, **variables): a manager whose kernel has started, and a function that runs code in it and returns what it prints."""
+    monkeypatch.setattr(forked_kernels, "IMPORTED", IMPORTED)
     forked_kernels.use_forks()
     begun = []
 
@@ -83,10 +86,10 @@ def test_a_kernel_that_ends_is_seen_to_end(kernel):
 def test_a_cell_can_be_interrupted(kernel):
     manager, run = kernel()
     client = run.client
-    asked = client.execute("import time\ntime.sleep(60)")
-    while client.get_iopub_msg(timeout=30)["msg_type"] != "execute_input":
+    asked = client.execute("import time\nprint('begun', flush=True)\ntime.sleep(60)")
+    while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":  # an interrupt before the cell has begun would be lost
         pass
     manager.interrupt_kernel()
-    answer = client.get_shell_msg(timeout=30)
+    answer = client.get_shell_msg(timeout=60)
     assert answer["parent_header"]["msg_id"] == asked and answer["content"]["ename"] == "KeyboardInterrupt"
     assert run("print('here')") == "here"

@@ -1,5 +1,6 @@
 """The imitation of other machines: it reaches the numerical libraries, and tells same digits, last places, disagreement and failure apart."""
 
+import forked_kernels
 import nbformat
 import portable
 import pytest
@@ -17,6 +18,10 @@ def notebook(*cells):
 
 @pytest.fixture
 def seen(monkeypatch):
+    """What is seen of a chapter of these cells on that machine. Kernels are forked, as by `make portable`."""
+    monkeypatch.setattr(forked_kernels, "IMPORTED", ["ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "torch"])  # enough here
+    forked_kernels.use_forks()
+
     def observed(machine, *cells):
         monkeypatch.setattr(portable, "read", lambda name: notebook(*cells))
         return portable.observe("chapter", machine)

@@ -47,8 +47,8 @@ def run(tmp_path, options):
     for name in ("tests/conftest.py", "tests/support/summary.py", "book/_tools/workers.py"):
         shutil.copy(Path(__file__).parents[2] / name, tmp_path / name)
     (tmp_path / "tests" / "test_small.py").write_text(CASES)
-    command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "tests", *options]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    command = [sys.executable, "-m", "pytest", "-r", "fE", "-p", "no:cacheprovider", "-p", "xdist.plugin", "tests", *options]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"} | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
     return said[said.index("what was tried") :].splitlines()[1:]
 

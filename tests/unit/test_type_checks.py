@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from jaxtyping import TypeCheckError
+from jaxtyping import Float, TypeCheckError
+from jaxtyping._decorator import jaxtyped
+from torch import nn
 
 import tlm_book
-from tlm_book import derivation, operators
+from tlm_book import derivation, operators, signatures
+from tlm_book.signatures import described
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import operators as s_operators
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -70,6 +73,7 @@ def is_checked(function: Callable) -> bool:
     """One of the wrappers around the function is jaxtyping's, or beartype's where no array has axes to compare; or its signature takes and gives anything."""
     if set(inspect.get_annotations(inspect.unwrap(function)).values()) <= {Any, object}:
         return True
+    function = getattr(function, "full", lambda: function)()  # what the first call runs
     while function is not None:
         file = function.__code__.co_filename.replace(os.sep, "/")
         if file.endswith("jaxtyping/_decorator.py") or file.startswith("<@beartype"):
@@ -78,9 +82,17 @@ def is_checked(function: Callable) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("label", "function"), exported(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_signature_is_checked(label, function):
-    assert is_checked(function), f"{label}: not wrapped by the checker"
+def by_module(pairs: list[tuple[str, Callable]]) -> dict[str, list[tuple[str, Callable]]]:
+    """One case for the functions of a module: a case for each function would take longer than the function."""
+    return {name: found for name in MODULES if (found := [pair for pair in pairs if pair[1].__module__ == name])}
+
+
+EXPORTED = exported()
+
+
+@pytest.mark.parametrize("functions", by_module(EXPORTED).values(), ids=by_module(EXPORTED))
+def test_every_signature_is_checked(functions):
+    assert [label for label, function in functions if not is_checked(function)] == []  # these are not wrapped by the checker
 
 
 class Stranger:
@@ -103,27 +115,69 @@ def strangers(function: Callable) -> tuple[list, dict] | None:
     return (positional, named) if typed else None
 
 
-TYPED = [(label, function) for label, function in exported() if strangers(function)]
+TYPED = [(label, function) for label, function in EXPORTED if strangers(function)]
 
 
-@pytest.mark.parametrize(("label", "function"), TYPED, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_signature_refuses_a_stranger(label, function):
-    """By the checker, or before it by `shaped`, whose message names the argument."""
+def refuses(function: Callable) -> bool:
     positional, named = strangers(function)
-    with pytest.raises(TypeError, match="Type-check error|violates type hint|: got Stranger, want an array of shape"):
+    try:
         function(*positional, **named)
+    except TypeError as error:
+        return re.search("Type-check error|violates type hint|: got Stranger, want an array of shape", str(error)) is not None
+    return False
+
+
+@pytest.mark.parametrize("functions", by_module(TYPED).values(), ids=by_module(TYPED))
+def test_every_signature_refuses_a_stranger(functions):
+    """By the checker, or before it by `shaped`, whose message names the argument."""
+    assert [label for label, function in functions if not refuses(function)] == []  # these take one
 
 
 def test_the_list_is_not_empty():
-    labels = [label for label, _ in exported()]
+    labels = [label for label, _ in EXPORTED]
+    assert sum(map(len, by_module(EXPORTED).values())) == len(EXPORTED) and sum(map(len, by_module(TYPED).values())) == len(TYPED)
     assert len(labels) > 100 and len(TYPED) > 0.7 * len(labels)
     assert "tlm_book.transformer_lm.model.TransformerLM.forward" in labels and "tlm_book.spec.operators.softmax" in labels
 
 
-@pytest.mark.parametrize(("label", "function"), exported(), ids=lambda value: value if isinstance(value, str) else "")
-def test_arrays_have_shapes_in_signatures(label, function):
-    for name, annotation in inspect.get_annotations(inspect.unwrap(function)).items():
-        assert annotation not in (torch.Tensor, np.ndarray), f"{label}: {name} is an array without a shape; write Float[…, \"n d\"]"
+@pytest.mark.parametrize("functions", by_module(EXPORTED).values(), ids=by_module(EXPORTED))
+def test_arrays_have_shapes_in_signatures(functions):
+    for label, function in functions:
+        for name, annotation in inspect.get_annotations(inspect.unwrap(function)).items():
+            assert annotation not in (torch.Tensor, np.ndarray), f"{label}: {name} is an array without a shape; write Float[…, \"n d\"]"
+
+
+def test_what_was_in_order_once_is_known_and_nothing_else_is():
+    """A verdict is kept for the types and shapes that it is about: one axis, one type, one item of a list that differs is looked at anew."""
+    square, tall = torch.ones(3, 3), torch.ones(3, 2)
+    for _ in range(3):
+        assert operators.causal_mask(square).shape == (3, 3)
+        for wrong in (torch.ones(3), square.long(), [[1.0]], np.ones((3, 3)), "square", None):
+            with pytest.raises(TypeError):
+                operators.causal_mask(wrong)
+    assert described((square, tall)) == described((torch.zeros(3, 3), tall + 1))
+    assert len({described(x) for x in (square, tall, square.double(), square.numpy(), nn.Parameter(square), 1, 1.0, True, "1", None, int, Config)}) == 12
+    assert described([square, tall]) != described([tall, square]) != described((tall, square)) and described({"a": square}) != described({"a": tall})
+    assert described([1] * 33) is None and described({1}) is None and described(iter([1])) is not None
+
+
+def test_results_are_looked_at_too():
+    """Of a call whose arguments are known: a result of another kind is checked, and refused if it is wrong."""
+    results = [torch.ones(2), torch.ones(2), torch.ones(3), torch.ones(2).long()]
+
+    def source(x: Float[torch.Tensor, "2"]) -> Float[torch.Tensor, "2"]:
+        return results.pop(0)
+
+    def by_jaxtyping(function: Callable) -> Callable:
+        looked.append(function)
+        return jaxtyped(function, typechecker=signatures.checked)
+
+    looked: list[Callable] = []
+    known = signatures._once(source, by_jaxtyping)
+    assert torch.equal(known(torch.ones(2)), known(torch.zeros(2))) and looked == [source]
+    for _ in range(2):
+        with pytest.raises(TypeCheckError, match="return value"):
+            known(torch.ones(2))
 
 
 @pytest.mark.parametrize("value", [None, "0", ""])
