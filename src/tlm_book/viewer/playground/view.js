@@ -2,7 +2,7 @@
 // as "block.head"). What is computed rests every few milliseconds, so that typing goes on; later letters cost a row or two (model.js).
 
 const OWN = "view.css";
-const SHOWN = 8, FRAME = 60; // tokens in the list; milliseconds between pictures of what is being written
+const SHOWN = 8, FRAME = 60, EVERY = 4; // tokens in the list; of what is being written, the least milliseconds and the least tokens from picture to picture
 
 // The tokens in the order of their scores, and the probabilities from which the next one is drawn, in that order.
 function drawnFrom(z, tau, k, p) {
@@ -22,7 +22,7 @@ function render({ model, el }) {
   const off = () => new Set(model.get("off"));
   let tokens = [], answer = null, row = 0, followed = true, stop = () => {}, writing = null, changed = null, head = null, drawnAt = 0;
 
-  const box = make("textarea", { rows: 3, spellcheck: "false", "aria-label": "text" });
+  const box = make("textarea", { rows: stories.length ? 5 : 3, spellcheck: "false", "aria-label": "text" });
   const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "heads: press to switch off or on" });
   grid.style.gridTemplateColumns = `auto repeat(${h}, minmax(0, 3.2rem))`;
@@ -45,12 +45,13 @@ function render({ model, el }) {
     stop();
     const before = answer, causal = model.get("causal");
     delete el.dataset.ready;
+    delete el.dataset.answered;
     stop = inSlices(forward(network, tokens, { causal, off: off() }, answer), (now) => {
       changed = before && before.key === now.key ? differing(before, now) : null;
       answer = now;
       row = followed ? tokens.length - 1 : Math.min(row, tokens.length - 1);
       el.dataset.ready = now.tokens.length;
-      if (!writing || performance.now() > drawnAt + FRAME) show();
+      if (!writing || (writing.tokens.length % EVERY === 0 && performance.now() > drawnAt + FRAME)) show();
       then();
     });
   }
