@@ -15,7 +15,7 @@ def write_shared_file(app, error):
     if not any(f'_static/{FILE}.js' in page.read_text(encoding="utf-8") for page in pages if page.is_file()):
         return
     from tlm_book import small_world  # torch, too: only where it is needed
-    from tlm_book.viewer.playground.file import shared_file
+    from tlm_book.viewer.shared import shared_file
 
     try:
         text = shared_file(FILE, *small_world.model())

@@ -11,8 +11,8 @@ import tlm_book
 from tlm_book import Config, Tokenizer, TransformerLM, small_world
 from tlm_book.spec.transformer_lm import transformer_lm
 from tlm_book.viewer import playground, questions
-from tlm_book.viewer.playground.file import shared_file
 from tlm_book.viewer.playground.pack import rounded
+from tlm_book.viewer.shared import shared_file
 
 STORIES = small_world.stories(3, seed=5, levels=(0, 1))
 

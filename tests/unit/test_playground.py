@@ -7,9 +7,9 @@ import traitlets
 
 from tlm_book import Config, Tokenizer, TransformerLM
 from tlm_book.viewer import playground, questions
-from tlm_book.viewer.playground.file import shared_file
 from tlm_book.viewer.playground.pack import pack, rounded
 from tlm_book.viewer.playground.still import looked
+from tlm_book.viewer.shared import shared_file
 
 SMALL = {"d_model": 8, "d_ff": 8, "n_layers": 2, "n_heads": 2, "max_len": 16}
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import HOST, Picture, visible
+from tlm_book.viewer.base import Picture, visible
 from tlm_book.viewer.playground.pack import pack
 
-__all__ = ["OfModel", "data_of", "prepared", "shared_file"]
+__all__ = ["OfModel", "data_of", "prepared"]
 
 MOST_WEIGHTS = 8_000_000  # some 11 MB on the page
 LONGEST = 320  # tokens that the page computes with
@@ -57,25 +57,6 @@ class OfModel(Picture):
         script = STARTER.format(kind=self._word, name=name, file=self._file, state=text, label=label)
         opening = f'<div class="tlm-{self._word} tex2jax_ignore mathjax_ignore" data-tlm-{self._word}="{name}">'
         return f"{opening}\n{self._fallback()}\n</div>\n<script>{{{script}}}</script>"
-
-
-def shared_file(file: str, model: Any, tokenizer: Any) -> str:
-    """The script `_static/FILE.js` of a site: the model, and the pictures that compute it. It works from a folder, too, where a page may read no other file.
-
-    TypeError and ValueError as in `playground`.
-    """
-    from tlm_book.viewer.playground.view import Playground
-    from tlm_book.viewer.questions.view import Questions
-
-    data = json.dumps(data_of(model, tokenizer), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    draw = "".join(_drawing(picture) for picture in (Playground, Questions))
-    return f'{{const theModel = {data};\n(globalThis.tlmPictures ??= {{}})["{file}"] = {{{draw}}};}}\n'
-
-
-def _drawing(picture: type[OfModel]) -> str:
-    """A function of a picture's name and state: the picture's module, then the host that a page of its own would have."""
-    host = HOST.format(kind=picture._word, name="' + name + '", state="{...given, data: {...theModel, ...given.data}}")
-    return f"{picture._word}(name, given) {{\n{picture._esm.replace('export default viewer;', '')}{host}}},\n"
 
 
 def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
