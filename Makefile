@@ -102,6 +102,7 @@ gpu: $(READY)
 weigh: book
 	$(BIN)/python benchmarks/site_pages.py
 	$(BIN)/python benchmarks/hover.py
+	$(BIN)/python benchmarks/keys.py
 
 model: $(READY)
 	rm -rf _build/model

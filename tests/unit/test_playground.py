@@ -6,8 +6,10 @@ import torch
 import traitlets
 
 from tlm_book import Config, Tokenizer, TransformerLM
-from tlm_book.viewer import playground
+from tlm_book.viewer import playground, questions
 from tlm_book.viewer.playground.pack import pack, rounded
+from tlm_book.viewer.playground.still import looked
+from tlm_book.viewer.shared import shared_file
 
 SMALL = {"d_model": 8, "d_ff": 8, "n_layers": 2, "n_heads": 2, "max_len": 16}
 
@@ -86,3 +88,41 @@ def test_rounding_keeps_shapes_zeros_and_signs(seed):
     for W, to in ((weights["b"], near["b"]), (weights["blocks"][0]["CA"]["qk_gain"], near["blocks"][0]["CA"]["qk_gain"])):
         np.testing.assert_allclose(W, to, rtol=1e-7)
     assert pack(weights) == pack(weights) != pack(weights, bits=32)
+
+
+STORY = "Anna was at the mill. </script> Ben was at the hut.\nWhere was Anna? At the mill.\nWhere was Ben? At the hut.\n"
+
+
+def test_what_stands_there_before_the_weights_are_asked_for(pair):
+    """The output for a site holds the still picture and no weights; a saved page and `to_html` hold all."""
+    for view in (questions(*pair, [STORY], file="tiny"), playground(*pair, stories=[STORY], file="tiny")):
+        lazy, whole = view._repr_mimebundle_()[0]["text/html"], view.to_html()
+        weights = view.data["file"]["bytes"]
+        assert weights in whole and weights not in lazy and len(lazy) < 6_000 and "_static/tiny.js" in lazy
+        assert "Where was Anna?" in lazy.split("<script")[0] and lazy.count("</script") == 1
+        assert weights in playground(*pair)._repr_mimebundle_()[0]["text/html"]
+
+
+def test_one_file_for_all_pictures(pair):
+    text = shared_file("tiny", *pair)
+    assert text.count(playground(*pair).data["file"]["bytes"]) == 1 and "export default" not in text
+    assert text == shared_file("tiny", *pair)
+
+
+def test_where_the_head_that_found_the_answer_looked(pair):
+    """A model that writes what it is told to: the answer ends with its line, and the weights are of the row that wrote its longest word."""
+    class Told(torch.nn.Module):
+        config = Config(258, **{**SMALL, "max_len": 60})
+
+        def forward(self, tokens):
+            answer = [*b" At mill.\n"]
+            return torch.nn.functional.one_hot(torch.tensor([0] * (len(tokens) - 1) + [answer[len(tokens) - start]]), 258)
+
+        def attention_weights(self, tokens):
+            return torch.eye(len(tokens)).expand(2, 2, -1, -1)
+
+    tokenizer = Tokenizer([])
+    start = 1 + len(b"Anna was at mill.\nWhere?")
+    found = looked(Told(), tokenizer, "Anna was at mill.", "Where?")
+    assert tokenizer.decode(found.tokens[found.asked :]) == " At mill." and found.asked == start and found.story == 1 + len(b"Anna was at mill.\n")
+    assert found.word == "" and not found.weights  # letters are no words

@@ -12,10 +12,11 @@ from tlm_book.viewer.descent import descent
 from tlm_book.viewer.epsilon_spread import epsilon_spread
 from tlm_book.viewer.merge_stepper import merge_stepper
 from tlm_book.viewer.playground import playground
+from tlm_book.viewer.questions import questions
 from tlm_book.viewer.sampling import sampling
 from tlm_book.viewer.softmax_temperature import softmax_temperature
 from tlm_book.viewer.style import use_style
 
 __all__ = [
-    "attention", "clock_hands", "descent", "epsilon_spread", "merge_stepper", "playground", "sampling", "show", "softmax_temperature", "use_style",
+    "attention", "clock_hands", "descent", "epsilon_spread", "merge_stepper", "playground", "questions", "sampling", "show", "softmax_temperature", "use_style",
 ]  # fmt: skip

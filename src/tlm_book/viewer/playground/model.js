@@ -4,12 +4,14 @@
 // --- Numbers
 
 function unpack(file) { // {names, bytes} as pack.py makes them: an array is float32, or whole numbers from −127 to 127 with a factor for each row or column
-  const bytes = Uint8Array.from(atob(file.bytes), (c) => c.charCodeAt(0)).buffer;
+  const letters = atob(file.bytes), bytes = new ArrayBuffer(letters.length), view = new Uint8Array(bytes);
+  for (let i = 0; i < letters.length; i++) view[i] = letters.charCodeAt(i);
   const array = ({ shape, at, factors, by }) => {
     const [rows, cols] = shape.length > 1 ? shape.slice(-2) : [1, shape[0]], size = shape.reduce((a, b) => a * b, 1);
     if (factors === undefined) return { shape, data: new Float32Array(bytes, at, size) };
     const whole = new Int8Array(bytes, at, size), many = by === "row" ? size / cols : size / rows, factor = new Float32Array(bytes, factors, many);
-    const data = Float32Array.from(whole, (q, i) => q * factor[by === "row" ? Math.floor(i / cols) : Math.floor(i / (rows * cols)) * cols + (i % cols)]);
+    const data = new Float32Array(size);
+    for (let i = 0; i < size; i++) data[i] = whole[i] * factor[by === "row" ? Math.floor(i / cols) : Math.floor(i / (rows * cols)) * cols + (i % cols)];
     return { shape, data };
   };
   const build = (node) => (node === null || typeof node !== "object" ? node : Array.isArray(node) ? node.map(build) : node.shape ? array(node)
@@ -30,20 +32,25 @@ function matrix({ shape, data }, index = 0) { // of a stack of matrices, the one
 }
 const part = (stack, index, width) => stack.data.subarray(index * width, (index + 1) * width);
 
-function times(x, W, b = null) { // xW + b
-  const y = new Float64Array(W.cols), { data, cols } = W;
+function times(x, { rows, cols, data }, b = null) { // xW + b; four rows of W at a time, so that each y_j is fetched and stored a quarter as often
+  const y = new Float64Array(cols);
   if (b) y.set(b);
-  for (let i = 0; i < W.rows; i++) {
-    const x_i = x[i];
-    if (x_i !== 0) for (let j = 0, at = i * cols; j < cols; j++, at++) y[j] += x_i * data[at];
+  let i = 0, at = 0;
+  for (; i + 4 <= rows; i += 4, at += 4 * cols) {
+    const p = x[i], q = x[i + 1], r = x[i + 2], s = x[i + 3], at_1 = at + cols, at_2 = at_1 + cols, at_3 = at_2 + cols;
+    for (let j = 0; j < cols; j++) y[j] += p * data[at + j] + q * data[at_1 + j] + r * data[at_2 + j] + s * data[at_3 + j];
   }
+  for (; i < rows; i++, at += cols) for (let j = 0; j < cols; j++) y[j] += x[i] * data[at + j];
   return y;
 }
 const plus = (x, y) => x.map((x_i, i) => x_i + y[i]);
 const dot = (x, y) => { let sum = 0; for (let i = 0; i < x.length; i++) sum += x[i] * y[i]; return sum; };
 
 function softmax(s) {
-  const top = s.reduce((a, b) => Math.max(a, b), -Infinity), e = s.map((x) => Math.exp(x - top)), sum = e.reduce((a, b) => a + b, 0);
+  let top = -Infinity, sum = 0;
+  for (let i = 0; i < s.length; i++) if (s[i] > top) top = s[i];
+  const e = s.map((x) => Math.exp(x - top));
+  for (let i = 0; i < e.length; i++) sum += e[i];
   return e.map((x) => x / sum);
 }
 
@@ -105,14 +112,22 @@ const FEED_FORWARDS = {
 
 // --- Positions
 
-function rotary(x, position, { base, layout, scaling }) {
-  const k = x.length, y = new Float64Array(k);
+function rotary(x, position, settings) {
+  const k = x.length, y = new Float64Array(k), turns = angles(position, k, settings);
   for (let i = 0; i < k / 2; i++) {
-    const [a, b] = layout === "halves" ? [i, i + k / 2] : [2 * i, 2 * i + 1], angle = position * stretched(base ** ((-2 * i) / k), scaling);
-    y[a] = x[a] * Math.cos(angle) - x[b] * Math.sin(angle);
-    y[b] = x[a] * Math.sin(angle) + x[b] * Math.cos(angle);
+    const [a, b] = settings.layout === "halves" ? [i, i + k / 2] : [2 * i, 2 * i + 1], cos = turns[2 * i], sin = turns[2 * i + 1];
+    y[a] = x[a] * cos - x[b] * sin;
+    y[b] = x[a] * sin + x[b] * cos;
   }
   return y;
+}
+const ANGLES = new WeakMap(); // for each model's settings: cosines and sines of a position, computed once
+function angles(position, k, settings) {
+  if (!ANGLES.has(settings)) ANGLES.set(settings, []);
+  return (ANGLES.get(settings)[position] ??= Float64Array.from({ length: k }, (_, j) => {
+    const angle = position * stretched(settings.base ** ((-2 * Math.floor(j / 2)) / k), settings.scaling);
+    return j % 2 ? Math.sin(angle) : Math.cos(angle);
+  }));
 }
 function stretched(omega, scaling) {
   if (!scaling) return omega;
@@ -146,7 +161,10 @@ function multiHead(i, rows, w, settings, { causal, off }) {
     all.set(a, first);
     weights.push(all);
     if (off.has(head)) continue;
-    for (let j = first; j <= last; j++) for (let c = 0; c < width; c++) joined[head * width + c] += a[j - first] * rows[j].V[shared][c];
+    for (let j = first; j <= last; j++) {
+      const w_j = a[j - first], v = rows[j].V[shared];
+      for (let c = 0; c < width; c++) joined[head * width + c] += w_j * v[c];
+    }
   }
   return { y: times(joined, matrix(w.W_O), w.b_O.data), weights };
 }

@@ -2,24 +2,7 @@
 // as "block.head"). What is computed rests every few milliseconds, so that typing goes on; later letters cost a row or two (model.js).
 
 const OWN = "view.css";
-const SLICE = 10, SHOWN = 8; // milliseconds between rests; tokens in the list
-
-// Runs a generator in slices; `done` gets its answer. Returns what stops it.
-function inSlices(steps, done) {
-  let stopped = false;
-  const rest = new MessageChannel();
-  rest.port1.onmessage = () => {
-    const until = performance.now() + SLICE;
-    while (!stopped) {
-      const { done: over, value } = steps.next();
-      if (over) { rest.port1.close(); done(value); return; }
-      if (performance.now() > until) { rest.port2.postMessage(0); return; }
-    }
-    rest.port1.close();
-  };
-  rest.port2.postMessage(0);
-  return () => { stopped = true; };
-}
+const SHOWN = 8, FRAME = 60, EVERY = 4; // tokens in the list; of what is being written, the least milliseconds and the least tokens from picture to picture
 
 // The tokens in the order of their scores, and the probabilities from which the next one is drawn, in that order.
 function drawnFrom(z, tau, k, p) {
@@ -34,21 +17,21 @@ function quantile({ order, after }, u) { // the smallest token whose sum, in the
 }
 
 function render({ model, el }) {
-  const { settings, file, vocabulary, title, blocks: L, heads: h, longest } = model.get("data");
+  const { settings, file, vocabulary, title, blocks: L, heads: h, longest, begins, stories } = model.get("data");
   const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary);
   const off = () => new Set(model.get("off"));
-  let tokens = [], answer = null, row = 0, followed = true, stop = () => {}, writing = null, changed = null, head = null;
+  let tokens = [], answer = null, row = 0, followed = true, stop = () => {}, writing = null, changed = null, head = null, drawnAt = 0;
 
-  const box = make("textarea", { rows: 3, spellcheck: "false", "aria-label": "text" });
+  const box = make("textarea", { rows: stories.length ? 5 : 3, spellcheck: "false", "aria-label": "text" });
   const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "heads: press to switch off or on" });
   grid.style.gridTemplateColumns = `auto repeat(${h}, minmax(0, 3.2rem))`;
   const list = rows("", ["next token", "the model's", "drawn with"]), depth = rows("what the row says after each block, read by the last layer (the logit lens)", ["after", "likeliest next token", ""]);
   const seen = make("p", { class: "soft" }), words = said(), set = (name, value) => { model.set(name, value); model.save_changes(); };
-  const button = (name, act) => { const node = make("button", { type: "button" }, name); node.addEventListener("click", act); return node; };
-  const write = button("write on", () => (writing ? rest() : begin())), mask = make("input", { type: "checkbox" });
+  const write = press("write on", () => (writing ? rest() : begin())), mask = make("input", { type: "checkbox" });
   const masked = make("label", { class: "mask" }, mask, "causal mask");
   mask.addEventListener("change", () => set("causal", mask.checked));
+  const reply = replyLine(model), bar = storyBar(stories, () => story(), (told, asked) => set("text", `${told}\n${asked}`));
   const controls = [
     slider(model, "temperature", "temperature τ", { ...powers(-1, 1, 0.02), text: (tau) => number(tau) }),
     slider(model, "top_k", "top-k", { min: 1, max: vocabulary.texts.length, text: (k) => (k === vocabulary.texts.length ? `all ${k}` : `${k}`) }),
@@ -62,13 +45,24 @@ function render({ model, el }) {
     stop();
     const before = answer, causal = model.get("causal");
     delete el.dataset.ready;
+    delete el.dataset.answered;
     stop = inSlices(forward(network, tokens, { causal, off: off() }, answer), (now) => {
       changed = before && before.key === now.key ? differing(before, now) : null;
       answer = now;
       row = followed ? tokens.length - 1 : Math.min(row, tokens.length - 1);
       el.dataset.ready = now.tokens.length;
-      show();
+      if (!writing || (writing.tokens.length % EVERY === 0 && performance.now() > drawnAt + FRAME)) show();
       then();
+    });
+  }
+  const story = () => { const [told, ...asked] = model.get("text").split("\n"); return [told, asked.join("\n")]; };
+  function ask() { // what the model answers to a question that stands at the end
+    if (!stories.length) return;
+    if (writing || !/\?$/.test(model.get("text"))) { reply.clear(); return; }
+    const from = tokens.length, how = { causal: model.get("causal"), off: off() };
+    stop = inSlices(answered(network, tokenizer, answer, how, longest), (now) => {
+      reply.show(tokenizer.decode(now.tokens.slice(from)).trim(), rightAnswer(stories, ...story()), finder(now, from, vocabulary.texts));
+      el.dataset.answered = from;
     });
   }
   // Of the tokens that both texts begin with, those whose row of scores is no longer the same.
@@ -76,22 +70,32 @@ function render({ model, el }) {
     const found = [];
     let common = 0;
     while (common < Math.min(before.tokens.length, now.tokens.length) && before.tokens[common] === now.tokens[common]) common++;
-    for (let p = 0; p < common; p++) if (before.logits[p].some((z, j) => Math.abs(z - now.logits[p][j]) > 1e-6)) found.push(p);
+    for (let p = 0; p < common; p++) {
+      const z = before.logits[p], y = now.logits[p]; // the same array, where it was kept
+      if (z !== y && z.some((z_j, j) => Math.abs(z_j - y[j]) > 1e-6)) found.push(p);
+    }
     return { found, common };
   }
   function read() { // from the text to its tokens, the last ones where it is too long
     const all = tokenizer.encode(model.get("text"));
-    tokens = all.length ? all.slice(-longest) : [tokenizer.start];
-    run();
+    bar.show();
+    tokens = begins || !all.length ? [tokenizer.start, ...all.slice(all.length ? 1 - longest : 0)] : all.slice(-longest);
+    run(ask);
   }
 
   // --- Writing
 
-  const rest = () => { writing = null; write.textContent = "write on"; };
+  const rest = () => {
+    if (!writing) return;
+    show();
+    writing = null;
+    write.textContent = "write on";
+  };
   function begin() {
     writing = { state: model.get("seed") >>> 0, tokens: [] };
     write.textContent = "stop";
     followed = true;
+    reply.clear();
     step();
   }
   function step() {
@@ -99,8 +103,8 @@ function render({ model, el }) {
     writing.state = (Math.imul(1664525, writing.state) + 1013904223) >>> 0;
     const token = quantile(drawnFrom(answer.logits[answer.logits.length - 1], model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
     if (token === tokenizer.start) { rest(); return; }
-    tokens = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token].slice(-longest);
-    box.value = tokenizer.decode(tokens);
+    const own = begins ? [tokenizer.start] : [], rows = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token];
+    tokens = [...own, ...(own.length + rows.length > longest ? rows.slice(-Math.ceil(longest / 2)) : rows)]; // a full context forgets its first half
     writing.tokens.push(token);
     el.dataset.written = writing.tokens.join(" ");
     run(step);
@@ -109,26 +113,46 @@ function render({ model, el }) {
   // --- Showing
 
   const shade = (w) => `color-mix(in srgb, var(--one) ${Math.round(100 * Math.sqrt(w))}%, transparent)`;
+  const chips = []; // one for each token that has ever stood there
+  function chip(p) {
+    const name = make("bdi"), weight = data("", ""), node = make("button", { type: "button" }, name, weight);
+    node.addEventListener("click", () => { row = p; followed = p === tokens.length - 1; show(); });
+    return { node, name, weight };
+  }
   function showTokens() {
-    const weights = head && answer.weights[row][head[0]][head[1]];
-    strip.replaceChildren(...tokens.map((token, p) => {
-      const node = make("button", { type: "button", "aria-pressed": p === row, class: changed?.found.includes(p) ? "changed" : "" }, make("bdi", {}, shown(token)));
-      if (weights) node.append(data(weights[p] ?? 0, fixed(weights[p] ?? 0, 2)));
-      node.style.setProperty("--seen", weights ? shade(weights[p] ?? 0) : "transparent");
-      node.addEventListener("click", () => { row = p; followed = p === tokens.length - 1; show(); });
-      return node;
-    }));
+    const weights = head && answer.weights[row][head[0]][head[1]], found = new Set(changed?.found);
+    answer.tokens.forEach((token, p) => {
+      const { node, name, weight } = (chips[p] ??= chip(p)), w = weights ? weights[p] ?? 0 : null, text = shown(token);
+      if (name.textContent !== text) name.textContent = text;
+      node.className = found.has(p) ? "changed" : "";
+      node.setAttribute("aria-pressed", p === row);
+      weight.hidden = w === null;
+      if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
+      node.style.setProperty("--seen", w === null ? "transparent" : shade(w));
+    });
+    const n = answer.tokens.length, there = strip.childElementCount;
+    if (there < n) strip.append(...chips.slice(there, n).map(({ node }) => node));
+    while (strip.childElementCount > n) strip.lastChild.remove();
   }
   function showHeads() {
-    const silent = off();
+    const silent = off(), n = answer.tokens.length;
     seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${head[1]} of block ${head[0]}.` : ""}`;
+    const [red, green, blue] = parts(getComputedStyle(grid.querySelector("button")).color);
     [...grid.querySelectorAll("button")].forEach((node, at) => {
-      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), n = tokens.length, name = `${l}.${i}`;
+      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`, picture = new ImageData(n, n), colours = picture.data;
       node.setAttribute("aria-pressed", !silent.has(name));
       node.setAttribute("aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
+      for (let p = 0; p < n; p++) {
+        const a = answer.weights[p][l][i];
+        for (let j = 0, to = 4 * p * n; j < a.length; j++, to += 4) {
+          colours[to] = red;
+          colours[to + 1] = green;
+          colours[to + 2] = blue;
+          colours[to + 3] = 255 * Math.sqrt(a[j]);
+        }
+      }
       pen.canvas.width = pen.canvas.height = n;
-      pen.fillStyle = getComputedStyle(node).color;
-      answer.weights.forEach((of, p) => of[l][i].forEach((w, j) => { pen.globalAlpha = Math.sqrt(w); pen.fillRect(j, p, 1, 1); }));
+      pen.putImageData(picture, 0, 0);
     });
   }
   function showNext() {
@@ -139,7 +163,7 @@ function render({ model, el }) {
       return make("div", { class: "weight" }, track, data(w, fixed(w)));
     };
     list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
-    list.node.caption.textContent = `after “${shown(tokens[row])}”, token ${row} of 0 to ${tokens.length - 1}`;
+    list.node.caption.textContent = `after “${shown(answer.tokens[row])}”, token ${row} of 0 to ${answer.tokens.length - 1}`;
     depth.show(answer.streams[row].map((x, l) => {
       const p = softmax(lens(network, x)), most = Math.max(...p);
       return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(p.indexOf(most))), data(most, fixed(most))];
@@ -147,6 +171,8 @@ function render({ model, el }) {
   }
   function show() {
     if (!answer || !answer.logits.length) return;
+    drawnAt = performance.now();
+    if (writing) box.value = tokenizer.decode(tokens.filter((token, p) => p > 0 || token !== tokenizer.start));
     showTokens();
     showHeads();
     showNext();
@@ -166,12 +192,12 @@ function render({ model, el }) {
     }
   }
   box.value = model.get("text");
-  box.addEventListener("input", () => { rest(); followed = true; set("text", box.value); });
+  box.addEventListener("input", () => { writing = null; write.textContent = "write on"; followed = true; set("text", box.value); });
   model.on("change:text", () => { if (box.value !== model.get("text")) box.value = model.get("text"); read(); });
   for (const name of ["temperature", "top_k", "top_p"]) model.on(`change:${name}`, show);
-  for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(); });
+  for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(ask); });
   mask.checked = model.get("causal");
-  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [box, make("div", { class: "bar" }, write, masked), strip, words, seen, grid, ...controls, list.node, depth.node] });
+  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, ...controls, list.node, depth.node] });
   read();
   return () => { rest(); stop(); remove(); };
 }

@@ -1,0 +1,83 @@
+// Questions of a story: what the model answers, which head found it, and the stories that stand ready.
+
+const LONGEST_ANSWER = 16; // tokens
+const PLAIN = new Set(["the", "and", "had", "in", "on", "at", "by", "it"]); // words of an answer that say nothing of their own
+
+const mostLikely = (z) => { let best = 0; for (let i = 1; i < z.length; i++) if (z[i] > z[best]) best = i; return best; };
+
+// Goes on from a text that ends in a question, with the likeliest token each time, to the end of the line. Returns all that is then known.
+function* answered(network, tokenizer, asked, how, longest) {
+  let now = asked;
+  while (now.tokens.length < Math.min(longest, asked.tokens.length + LONGEST_ANSWER)) {
+    const next = mostLikely(now.logits[now.logits.length - 1]);
+    if (next === tokenizer.start || tokenizer.texts[next].includes("\n")) break;
+    now = yield* forward(network, [...now.tokens, next], how, now);
+  }
+  return now;
+}
+
+// The longest word of the answer that stands in the text, too (no plain one), and the head that gave it the largest weight in the row that wrote it; null without such a word.
+function finder({ tokens, weights }, from, texts) {
+  const word = (token) => texts[token].trim().toLowerCase(), within = new Set(tokens.slice(0, from).map(word));
+  let row = -1, longest = 1;
+  for (let r = from; r < tokens.length; r++) {
+    const said = word(tokens[r]);
+    if (within.has(said) && !PLAIN.has(said) && said.length > longest) [row, longest] = [r - 1, said.length];
+  }
+  if (row < 0) return null;
+  const places = [...tokens.keys()].filter((j) => j < from && word(tokens[j]) === word(tokens[row + 1]));
+  let best = { weight: -1 };
+  weights[row].forEach((heads, block) => heads.forEach((a, head) => {
+    const weight = places.reduce((sum, j) => sum + (a[j] ?? 0), 0);
+    if (weight > best.weight) best = { weight, block, head };
+  }));
+  return { ...best, row, word: texts[tokens[row + 1]].trim() };
+}
+
+// The answer that a prepared story has; undefined for a story or a question of the reader's own.
+const rightAnswer = (stories, story, question) => stories.find((one) => one.story === story)?.asked.find(([asked]) => asked === question)?.[1];
+
+const press = (name, act) => { const button = make("button", { type: "button" }, name); button.addEventListener("click", act); return button; };
+
+// Buttons: the questions of the prepared story that stands there, and another story. `current` gives the story and the question that stand there.
+function storyBar(stories, current, choose) {
+  const node = make("div", { class: "bar asked", role: "group", "aria-label": "questions of the story" });
+  let place = 0;
+  const stands = () => stories.findIndex((one) => one.story === current()[0]);
+  const other = press("another story", () => {
+    if (stands() >= 0) place = (stands() + 1) % stories.length; // a story of the reader's own gives way to the one before it
+    choose(stories[place].story, stories[place].asked[0][0]);
+  });
+  const show = () => {
+    const found = stands(), question = current()[1], held = [...node.children].indexOf(node.getRootNode().activeElement);
+    if (found >= 0) place = found;
+    other.textContent = found < 0 ? "back to the story" : "another story";
+    node.replaceChildren(...(found < 0 ? [] : stories[found].asked).map(([text]) => {
+      const button = press(text, () => choose(stories[found].story, text));
+      button.setAttribute("aria-pressed", text === question);
+      return button;
+    }));
+    node.children[held]?.focus(); // a button that was pressed keeps the focus
+  };
+  return { node, other, show };
+}
+
+// What the model says, what the story says, and the head that found it, with a button that switches the head off and on.
+function replyLine(model) {
+  const node = make("div", { class: "reply", role: "status" }), heads = make("p", { class: "finder" });
+  const toggle = (name) => {
+    const off = model.get("off");
+    model.set("off", off.includes(name) ? off.filter((other) => other !== name) : [...off, name]);
+    model.save_changes();
+  };
+  const show = (text, right, found) => {
+    const fine = text === right;
+    node.replaceChildren("The model answers: ", make("b", {}, text || "nothing"),
+      ...(right === undefined ? [] : [` The story says: ${right} `, make("span", { class: fine ? "right" : "wrong" }, fine ? "✓ right" : "✗ not so")]));
+    const off = model.get("off").map((name) => press(`head ${name.split(".")[1]} of block ${name.split(".")[0]} is off: switch it on`, () => toggle(name)));
+    const on = found ? [`When it wrote “${found.word}”, head ${found.head} of block ${found.block} gave `, data(found.weight, `${Math.round(100 * found.weight)} %`),
+      " of its attention to that word in the text. ", ...(off.length ? [] : [press("switch this head off", () => toggle(`${found.block}.${found.head}`))])] : [];
+    heads.replaceChildren(...on, ...off);
+  };
+  return { node, heads, show, clear: () => { node.replaceChildren(); heads.replaceChildren(); } };
+}

@@ -1,0 +1,110 @@
+"""A model's weights in a file of their own, which several pictures of a site share and load when a reader asks for it. Written by hand."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tlm_book.checks import expects
+from tlm_book.viewer.base import Picture, visible
+from tlm_book.viewer.playground.pack import pack
+
+__all__ = ["OfModel", "data_of", "prepared"]
+
+MOST_WEIGHTS = 8_000_000  # some 11 MB on the page
+LONGEST = 320  # tokens that the page computes with
+SHARED = ("settings", "file", "vocabulary", "blocks", "heads", "longest")  # what the file holds of a picture's data
+
+# What a page holds in place of the weights. Where scripts run, a button appears; pressed, it loads the file, whose functions draw as a page's own host does.
+STARTER = """
+for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data-drawn])')) {{
+  const wake = document.createElement("button"), load = () => ((globalThis.tlmLoading ??= {{}})["{file}"] ??= new Promise((done, failed) => {{
+    const script = document.createElement("script");
+    script.src = `${{document.documentElement.dataset.content_root ?? ""}}_static/{file}.js`;
+    Object.assign(script, {{ onload: done, onerror: failed }});
+    document.head.append(script);
+  }}));
+  Object.assign(wake, {{ type: "button", className: "tlm-wake", textContent: "{label}" }});
+  wake.style = "font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;min-height:32px;padding:.1rem .8rem;cursor:pointer";
+  wake.addEventListener("click", () => {{
+    wake.textContent = "One moment …";
+    load().then(() => {{
+      tlmPictures["{file}"]["{kind}"]("{name}", {state});
+      el.firstChild.shadowRoot.querySelector("button").focus({{ preventScroll: true }});
+    }}, () => wake.replaceWith("The model comes with the site; in a notebook, run this cell to wake it."));
+  }});
+  el.append(wake);
+}}
+"""
+
+
+class OfModel(Picture):
+    """A picture that computes a model. With `_file`, a notebook's output for a site holds no weights: they stand in `_static/FILE.js`."""
+
+    _file: str | None = None
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle, metadata = super()._repr_mimebundle_(**kwargs)
+        return {**bundle, "text/html": self._lazily() if self._file else bundle["text/html"]}, metadata
+
+    def _lazily(self) -> str:
+        state = self._state()
+        state["data"] = {key: value for key, value in self.data.items() if key not in (*SHARED, "still")}
+        text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        label = f"Wake the model ({len(self.data['file']['bytes']) / 1e6:.1f} MB)"
+        script = STARTER.format(kind=self._word, name=name, file=self._file, state=text, label=label)
+        opening = f'<div class="tlm-{self._word} tex2jax_ignore mathjax_ignore" data-tlm-{self._word}="{name}">'
+        return f"{opening}\n{self._fallback()}\n</div>\n<script>{{{script}}}</script>"
+
+
+def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """What a page is given of a model and its tokenizer. TypeError and ValueError for another kind, and for a model too large."""
+    _expects_model(model, tokenizer)
+    return {
+        "settings": model.spec_settings(), "file": pack(model.spec_weights()), "vocabulary": _vocabulary(tokenizer),
+        "blocks": model.config.n_layers, "heads": model.config.n_heads, "longest": min(model.config.max_len, LONGEST),
+    }  # fmt: skip
+
+
+def prepared(stories: Sequence[str]) -> list[dict[str, Any]]:
+    """Each story with its questions and answers. TypeError for what is no list of str, ValueError for a story without a question."""
+    wants = "a list of str, each a story with its questions"
+    expects(not isinstance(stories, str), "stories", "a single str", wants, TypeError)
+    expects(len(stories) > 0, "stories", "none", "at least one")
+    found = []
+    for i, text in enumerate(stories):
+        expects(isinstance(text, str), f"stories[{i}]", type(text).__name__, wants, TypeError)
+        lines = [line for line in text.splitlines() if line.strip()]
+        asked = [re.match(r"([^?]*\?)(.+)", line) for line in lines[1:]]
+        right = bool(asked) and all(asked)
+        expects(right, f"stories[{i}]", repr(text[:40]), "a line of prose, then a line for each question and its answer: 'Who had the key? Anna.'")
+        found.append({"story": lines[0], "asked": [[line[1], line[2].strip()] for line in asked if line]})
+    return found
+
+
+def _expects_model(model: Any, tokenizer: Any) -> None:
+    for name, got, methods in (("model", model, ("spec_weights", "spec_settings")), ("tokenizer", tokenizer, ("merges", "pattern"))):
+        wants = "a TransformerLM" if name == "model" else "a Tokenizer: bytes, merges and a pattern"
+        expects(all(hasattr(got, method) for method in methods), name, type(got).__name__, wants, TypeError)
+    count = sum(weight.numel() for weight in model.parameters())
+    expects(count <= MOST_WEIGHTS, "model", f"{count:,} weights", f"at most {MOST_WEIGHTS:,}: a page holds them all")
+    V = model.config.vocab_size
+    expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    plain = tokenizer.ids == list(range(len(tokenizer)))
+    expects(plain, "tokenizer", "tokens numbered in another order", "bytes, merges and specials in the order of their numbers")
+
+
+def _vocabulary(tokenizer: Any) -> dict[str, Any]:
+    texts = [tokenizer.token_bytes(token).decode("latin-1") for token in range(len(tokenizer))]
+    shown = [_shown(tokenizer.token_bytes(token)) for token in range(len(tokenizer))]
+    return {"pattern": tokenizer.pattern, "merges": [list(pair) for pair in tokenizer.merges], "texts": texts, "shown": shown, "start": tokenizer.start}
+
+
+def _shown(token: bytes) -> str:
+    try:
+        return visible(token.decode("utf-8"))
+    except UnicodeDecodeError:
+        return "".join(f"‹{byte:02X}›" for byte in token)
+

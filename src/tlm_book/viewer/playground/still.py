@@ -1,0 +1,66 @@
+"""What stands on a page before the model of the small world wakes: a story, a question, an answer, and where the head that found it looked. Written by hand."""
+
+import html
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tlm_book.libraries import library
+
+__all__ = ["Looked", "looked", "still"]
+
+LONGEST_ANSWER = 16  # tokens
+PLAIN = {"the", "and", "had", "in", "on", "at", "by", "it"}  # words of an answer that say nothing of their own; asking.js has them, too
+
+
+class Looked(NamedTuple):
+    """What a model answers: the tokens, how many of them were asked and how many of these are the story's, and where the head that found the answer looked."""
+
+    tokens: list[int]
+    asked: int
+    story: int
+    word: str = ""
+    block: int = 0
+    head: int = 0
+    weights: Sequence[float] = ()
+    share: float = 0.0
+
+
+def looked(model: Any, tokenizer: Any, story: str, question: str) -> Looked:
+    """The likeliest answer, token by token, to the end of its line."""
+    torch = library("torch", "viewer")
+    before = [tokenizer.start, *tokenizer.encode(story + "\n")]
+    tokens = [*before, *tokenizer.encode(question)][: model.config.max_len]
+    asked = len(tokens)
+    with torch.no_grad():
+        while len(tokens) < min(asked + LONGEST_ANSWER, model.config.max_len):
+            following = int(model(torch.tensor(tokens))[-1].argmax())
+            if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
+                break
+            tokens.append(following)
+        A = model.attention_weights(torch.tensor(tokens))
+    words = [tokenizer.token_bytes(token).decode(errors="replace").strip().lower() for token in tokens]
+    wanted = max((word for word in words[asked:] if word in words[:asked] and word not in PLAIN), key=len, default="")
+    if len(wanted) < 2:
+        return Looked(tokens, asked, len(before))
+    row = asked - 1 + words[asked:].index(wanted)
+    shares = A[:, :, row, [j for j in range(asked) if words[j] == wanted]].sum(-1)
+    block, head = divmod(int(shares.argmax()), shares.shape[1])
+    weights = [float(w) for w in A[block, head, row]]
+    return Looked(tokens, asked, len(before), tokenizer.decode([tokens[row + 1]]).strip(), block, head, weights, float(shares.max()))
+
+
+def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> str:
+    """What is seen before the reader touches it: the story with the words shaded at which the head looked, the question, the answer."""
+    found = looked(model, tokenizer, story, question)
+    shaded = []
+    for j, token in enumerate(found.tokens[1 : found.story], start=1):
+        word, weight = html.escape(tokenizer.decode([token])), found.weights[j] if found.weights else 0.0
+        shade = f"background:rgba(0,114,178,{0.55 * weight**0.5:.2f});border-radius:3px"
+        shaded.append(f'<span style="{shade}">{word}</span>' if weight >= 0.01 else word)
+    answer = tokenizer.decode(found.tokens[found.asked :]).strip()
+    where = f"When it wrote “{html.escape(found.word)}”, head {found.head} of block {found.block} gave {100 * found.share:.0f} % of its attention to that word in the text."
+    return (
+        f'<p style="font:16px/1.7 system-ui,sans-serif;max-width:44rem;white-space:pre-wrap;overflow-wrap:anywhere">{"".join(shaded).strip()}</p>'
+        f'<p style="font:16px/1.5 system-ui,sans-serif"><i>{html.escape(question)}</i> The model answers: <b>{html.escape(answer)}</b> The story says: {html.escape(right)}</p>'
+        + (f'<p style="font:14px/1.5 system-ui,sans-serif">{where}</p>' if found.word else "")
+    )

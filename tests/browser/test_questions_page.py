@@ -1,0 +1,214 @@
+"""Stories, questions and answers on a page, and weights that are loaded when the reader asks for them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tlm_book
+from tlm_book import Config, Tokenizer, TransformerLM, small_world
+from tlm_book.spec.transformer_lm import transformer_lm
+from tlm_book.viewer import playground, questions
+from tlm_book.viewer.playground.pack import rounded
+from tlm_book.viewer.shared import shared_file
+
+STORIES = small_world.stories(3, seed=5, levels=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def small():
+    tokenizer = Tokenizer.train(["".join(small_world.stories(40, seed=1, levels=(0, 1)))], 420)
+    torch.manual_seed(0)
+    model = TransformerLM(Config.llama(len(tokenizer), d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=220)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.4)
+    return model, tokenizer
+
+
+def lazily(view, small, folder: Path) -> str:
+    (folder / "_static").mkdir(exist_ok=True)
+    (folder / "_static" / "tiny.js").write_text(shared_file("tiny", *small), encoding="utf-8")
+    return view._repr_mimebundle_()[0]["text/html"]
+
+
+@pytest.fixture
+def asleep(show, small, tmp_path):
+    """A page with both pictures, whose weights lie in a file beside it; nothing is touched."""
+    views = [questions(*small, STORIES, file="tiny"), playground(*small, begins=True, stories=STORIES, file="tiny")]
+    return lambda **kind: show("".join(lazily(view, small, tmp_path) for view in views), **kind)
+
+
+def wake(page, word: str):
+    page.locator(f"[data-tlm-{word}] .tlm-wake").click()
+    page.wait_for_selector(f"[data-tlm-{word}][data-ready]")
+    return page.locator(f"[data-tlm-{word}]")
+
+
+def settled(page, act):
+    """What the reader does, and the wait until it is answered."""
+    page.evaluate("document.querySelectorAll('[data-ready]').forEach((el) => { delete el.dataset.ready; delete el.dataset.answered; })")
+    act()
+    page.wait_for_selector("[data-ready]")
+
+
+def parts(story: str) -> tuple[str, list[list[str]]]:
+    told, *lines = story.splitlines()
+    return told, [[line[: line.index("?") + 1], line[line.index("?") + 2 :]] for line in lines]
+
+
+def likeliest(small, text: str, off: tuple[int, ...] = ()) -> str:
+    """The answer by the specification, with the weights that the page has."""
+    model, tokenizer = small
+    weights, d = rounded(model.spec_weights()), model.config.head_width
+    for head in off:
+        weights["blocks"][head // 4]["CA"]["W_O"][(head % 4) * d : (head % 4 + 1) * d] = 0
+    tokens = [tokenizer.start, *tokenizer.encode(text)]
+    asked = len(tokens)
+    while len(tokens) < asked + 16:
+        following = int(transformer_lm(np.array(tokens), **weights, **model.spec_settings())[-1].argmax())
+        if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
+            break
+        tokens.append(following)
+    return tokenizer.decode(tokens[asked:]).strip()
+
+
+def test_nothing_is_loaded_before_the_reader_asks(asleep):
+    page = asleep()
+    page.mouse.wheel(0, 500)
+    page.mouse.move(100, 50)
+    loaded = "[...document.scripts].filter((one) => one.src).map((one) => one.src)"
+    assert page.evaluate("globalThis.tlmPictures") is None and page.evaluate(loaded) == []
+    assert page.evaluate("[...document.querySelectorAll('*')].every((one) => !one.shadowRoot)")
+    told, asked = parts(STORIES[0])
+    assert told in page.locator("main").inner_text() and asked[0][0] in page.locator("main").inner_text()
+    wake(page, "questions")
+    wake(page, "playground")
+    assert [Path(name).name for name in page.evaluate(loaded)] == ["tiny.js"]  # one file for both, loaded once
+
+
+def test_without_the_file_the_still_picture_stays(tabs, small, tmp_path):
+    key, page, faults = tabs.take()
+    (tmp_path / "page.html").write_text(f"<main>{questions(*small, STORIES, file='nothing')._repr_mimebundle_()[0]['text/html']}</main>", encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.locator(".tlm-wake").click()
+    page.get_by_text("run this cell to wake it").wait_for()
+    assert parts(STORIES[0])[0] in page.locator("main").inner_text()
+    assert faults.pop().endswith("ERR_FILE_NOT_FOUND") and not faults
+    tabs.give_back(key, page, faults)
+
+
+def test_each_prepared_question(asleep, small):
+    page = asleep()
+    picture = wake(page, "questions")
+    for story in (*STORIES, STORIES[0]):
+        told, asked = parts(story)
+        assert picture.locator(".told").inner_text() == told
+        for question, right in asked:
+            if picture.get_by_label("question", exact=True).input_value() != question:
+                settled(page, picture.get_by_role("button", name=question, exact=True).click)
+            answer = likeliest(small, f"{told}\n{question}")
+            said = picture.locator(".reply").inner_text()
+            assert said == f"The model answers: {answer or 'nothing'} The story says: {right} " + ("✓ right" if answer == right else "✗ not so")
+        settled(page, picture.get_by_role("button", name="another story").click)
+
+
+def test_the_readers_own_story_and_question(asleep, small):
+    page = asleep()
+    picture = wake(page, "questions")
+    picture.get_by_role("button", name="edit the story").click()
+    own = "Anna was at the mill. 👩‍👩‍👧 مرحبا <b>& so on</b>"
+    settled(page, lambda: picture.get_by_label("story", exact=True).fill(own))
+    settled(page, lambda: picture.get_by_label("question", exact=True).fill("Where was Anna?"))
+    assert picture.locator(".told").inner_text() == own and not picture.locator(".told b").count()
+    assert picture.locator(".reply").inner_text() == f"The model answers: {likeliest(small, own + chr(10) + 'Where was Anna?') or 'nothing'}"
+    settled(page, picture.get_by_role("button", name="back to the story").click)
+    assert picture.locator(".told").inner_text() == parts(STORIES[0])[0] and "The story says" in picture.locator(".reply").inner_text()
+    for text in ("", "x " * 5_000):
+        settled(page, lambda text=text: picture.get_by_label("story", exact=True).fill(text))
+        assert picture.locator(".reply").inner_text().startswith("The model answers")
+
+
+def test_the_head_that_found_it_goes_off(asleep, small):
+    page = asleep()
+    picture = wake(page, "questions")
+    names = []
+    for story in STORIES:
+        for question, _ in parts(story)[1]:
+            settled(page, picture.get_by_role("button", name=question, exact=True).click) if picture.get_by_label("question", exact=True).input_value() != question else None
+            off = picture.get_by_role("button", name="switch this head off")
+            if off.count():
+                names.append(question)
+                words = picture.locator(".finder").inner_text()
+                block, head = int(words.split("block ")[1][0]), int(words.split("head ")[1][0])
+                settled(page, off.click)
+                assert picture.get_by_role("button", name=f"head {head} of block {block} is off: switch it on").count() == 1
+                text = f"{parts(story)[0]}\n{question}"
+                assert (likeliest(small, text, (4 * block + head,)) or "nothing") in picture.locator(".reply").inner_text()
+                settled(page, picture.get_by_role("button", name="switch it on").click)
+                assert (likeliest(small, text) or "nothing") in picture.locator(".reply").inner_text()
+        settled(page, picture.get_by_role("button", name="another story").click)
+    assert names  # of so many answers, one holds a word of its story
+
+
+def test_the_playground_answers_what_stands_at_its_end(asleep, small):
+    page = asleep()
+    picture = wake(page, "playground")
+    (_, asked), (other, more) = parts(STORIES[0]), parts(STORIES[1])
+    page.wait_for_selector("[data-answered]")
+    assert f"The story says: {asked[0][1]}" in picture.locator(".reply").inner_text()
+    settled(page, picture.get_by_role("button", name="another story").click)
+    assert picture.get_by_label("text", exact=True).input_value() == f"{other}\n{more[0][0]}"
+    picture.get_by_label("text", exact=True).fill("Anna was at the mill.\nWhere was Anna?")
+    page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.reply').textContent.startsWith('The model answers')")
+    answer = likeliest(small, "Anna was at the mill.\nWhere was Anna?") or "nothing"
+    picture.get_by_text(f"The model answers: {answer}", exact=True).wait_for()
+    assert not picture.locator(".asked button").count()
+
+
+def test_keys_alone(asleep):
+    page = asleep()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent").startswith("Wake the model (0.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-tlm-questions][data-ready]")
+    focus = "document.activeElement.shadowRoot.activeElement"
+    seen = []
+    for _ in range(8):
+        seen.append(page.evaluate(f"{focus}?.textContent || {focus}?.getAttribute('aria-label')"))
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.shadowRoot === null"):
+            break
+    assert seen[0] == parts(STORIES[0])[1][0][0] and "edit the story" in seen
+
+
+@pytest.mark.parametrize("theme, width", [("light", 360), ("light", 1200), ("dark", 360), ("dark", 1200)])
+def test_fits_and_has_no_fault_that_axe_finds(asleep, theme, width):
+    axe = pytest.importorskip("axe_playwright_python")
+    page = asleep(theme=theme, viewport={"width": width, "height": 900})
+    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    look = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']}).then((r) => r.violations.map((v) => [v.id, v.nodes.length, v.nodes[0].html]))"
+    for step in (lambda: None, lambda: (wake(page, "questions"), wake(page, "playground"), page.wait_for_selector("[data-answered]"))):
+        step()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        found = page.evaluate(look)
+        assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.skipif(not (Path(tlm_book.__file__).parent / "data" / "world").is_dir(), reason="the small world's model is not in src/tlm_book/data/world")
+def test_the_small_worlds_own_model(show, tmp_path):
+    """Its file is as light as promised, and its answers are those of the specification with the rounded weights."""
+    pair = small_world.model()
+    text = shared_file("tiny", *pair)
+    assert len(text.encode()) <= 1_500_000
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "tiny.js").write_text(text, encoding="utf-8")
+    page = show(questions(*pair, STORIES, file="tiny")._repr_mimebundle_()[0]["text/html"])
+    picture = wake(page, "questions")
+    for question, _ in parts(STORIES[0])[1]:
+        if picture.get_by_label("question", exact=True).input_value() != question:
+            settled(page, picture.get_by_role("button", name=question, exact=True).click)
+        answer = likeliest(pair, f"{parts(STORIES[0])[0]}\n{question}") or "nothing"
+        assert picture.locator(".reply").inner_text().startswith(f"The model answers: {answer} The story says")
