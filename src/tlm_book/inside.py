@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +28,7 @@ Place = tuple[nn.Module, str]  # a module, and what of it: READ, RESULT, or a wo
 class Cache(dict[str, Tensor]):
     """{name: result}; a name that is not there is answered with the nearest."""
 
-    def __missing__(self, name: object) -> Tensor:
+    def __missing__(self, name: object) -> NoReturn:
         near = difflib.get_close_matches(str(name), list(self), n=1, cutoff=0.0)
         raise KeyError(f"name: got {name!r}, want one that was kept{', such as ' + repr(near[0]) if near else ''}")
 
