@@ -37,7 +37,6 @@ STYLE = """
 }"""
 
 
-
 def ticks(low: float, high: float, most: int = 8) -> list[float]:
     """Round numbers from low to high, at most so many.
 
