@@ -23,8 +23,8 @@ __all__ = [
 
 
 class CausalAttention(nn.Module):
-    """CA(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one head,
-    no biases. (W-ca1-def)
+    """CA_1(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one
+    head, no biases. (W-ca1-def)
 
     `d_head` is d_model unless given. ValueError for an input of another width than
     d_model.
@@ -157,4 +157,4 @@ def _causal_attention(module: CausalAttention) -> Derivation:
     weights = pattern(
         "softmax(◺(QKᵀ)/√d_head)", derive(module.query), derive(module.key)
     )
-    return product("CA", weights, derive(module.value))
+    return product("CA_1", weights, derive(module.value))
