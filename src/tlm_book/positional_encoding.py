@@ -40,7 +40,7 @@ __all__ = [
 class PositionalEncoding(nn.Module):
     """PE(X) = X + P[:n]. (W-pe-layer-def)
 
-    `kind`: "learned_from_sinusoid" (trainable, starts as the sinusoid: the article),
+    `kind`: "learned_from_sinusoid" (trainable, starts as the sinusoid: Wojcik 2021),
     "sinusoidal" (fixed), "learned" (trainable, starts as normal random numbers of
     standard deviation 0.02), "none" and "rotary" (X unchanged; with "rotary" the heads
     turn their queries and keys, see `Rotary`). The row `table[p]` belongs to row
