@@ -143,7 +143,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `saved(m, n, N, h, d, k)` for N blocks of h heads with keys and values of width k each, and a source of n tokens",
+        "a function `saved(m, n, N, h, d, k)` for N blocks of h heads with keys and values of width k each, and n source tokens",
         [(5, 4, 2, 2, 8, 4), (1, 4, 2, 2, 8, 4), (10, 1, 1, 1, 3, 2), (7, 20, 6, 8, 512, 64)],
         saved,
         {
@@ -155,7 +155,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `same_to_it(s, t) -> bool`: does a model without positions give the same scores for the sources s and t, two tuples of tokens, whatever"
+        "a function `same_to_it(s, t) -> bool`: does a model without positions give the same scores for two sources s and t (tuples of tokens), whatever"
         " the target is?",
         [(s, t) for s, t in [((1, 2), (2, 1)), ((1, 2), (1, 2, 2)), ((1, 2), (2, 1, 1, 2)), ((3,), (3, 3, 3)), ((1, 2), (1, 3)), ((1, 1, 2), (1, 2, 2)),
                              ((1, 2, 3), (1, 2, 3)), ((1, 1, 2), (2, 1, 1, 1, 2, 1))]],

@@ -83,4 +83,41 @@ EXERCISES = [
         },
         through=lambda out, sigma, eps: 1 / np.sqrt(sigma**2 + out),
     ),
+    value(
+        "a pair of numbers of bytes: where the numbers begin, the length",
+        lambda: (8 + 64, 8 + 64 + 3 * 4 * 4),
+        {
+            "Before the table of contents stand eight bytes that say how long it is.": (64, 112),
+            "Single precision takes four bytes for a number.": (72, 168),
+            "The numbers begin right behind the table of contents. Count from 0.": (73, 121),
+        },
+    ),
+    value(
+        "the list of the columns",
+        lambda: [20, 21, 22, 23],
+        {
+            "These are of head 0: the heads of the values stand side by side.": [16, 17, 18, 19],
+            "These are keys: the queries come first, then the keys, then the values.": [12, 13, 14, 15],
+            "The columns of one head stand together.": [17, 19, 21, 23],
+        },
+    ),
+    value(
+        'the set of those of "c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"',
+        lambda: {"attn.c_proj"},
+        {
+            "Compare the number of rows with that of columns: c_attn has three times as many columns.": {"c_attn", "attn.c_proj"},
+            "The feed-forward layer is four times as wide inside.": {"attn.c_proj", "mlp.c_proj"},
+            "One of them is square.": set(),
+        },
+    ),
+    function(
+        "a function `reads(W, R)`: what becomes of a matrix that reads rows, such as $W_Q$",
+        lambda rng, n: (rng.normal(size=(3, n)), np.linalg.qr(rng.normal(size=(3, 3)))[0]),
+        lambda W, R: R.T @ W,
+        {
+            "It reads xR. What must stand in front of W, so that R is gone?": lambda W, R: R @ W,
+            "It is the rows that are turned, not what is computed from them.": lambda W, R: W,
+            "This is the transpose of what is wanted: rows stand on the left.": lambda W, R: (R.T @ W).T,
+        },
+    ),
 ]

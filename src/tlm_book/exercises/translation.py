@@ -157,7 +157,7 @@ EXERCISES = [
         ["I am tired", "you work", "you are young", "the cat is black", "vous êtes fatigué", "you are a student", "they are tired"],
     ),
     value(
-        "the number of that word, for the model `EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2)` and a source of 5 tokens",
+        "the number of that word, for the model `EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2)` and 5 source tokens",
         half_way,
         {
             "At that word the two are still equal, or nearly so: they do not cost more.": 43,
