@@ -54,7 +54,7 @@ def searched(C: float, A: float, B: float, alpha: float, beta: float, D_2: float
 
 def without_use(C: float, A: float, B: float, alpha: float, beta: float) -> float:
     """The best size where all is spent on training."""
-    return (alpha * A / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta))
+    return float((alpha * A / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta)))
 
 
 def one_factor_short(C: float, A: float, B: float, alpha: float, beta: float, D_2: float) -> float:
