@@ -100,25 +100,28 @@ function fitWideBoxes() {
     if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : SMALLEST_FORMULA)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
   });
   // Drawn pictures have 150 dots per inch and text of 8 to 10 points. One that would become too small to read scrolls.
-  for (const picture of document.querySelectorAll(".bd-article .cell_output img")) {
-    const wide = picture.parentElement.clientWidth < 0.345 * picture.naturalWidth;
-    picture.style.minWidth = wide ? `${Math.round(0.5 * picture.naturalWidth)}px` : "";
-  }
+  const pictures = [...document.querySelectorAll(".bd-article .cell_output img")];
+  const wide = pictures.map((picture) => picture.parentElement.clientWidth < 0.345 * picture.naturalWidth);
+  pictures.forEach((picture, k) => { picture.style.minWidth = wide[k] ? `${Math.round(0.5 * picture.naturalWidth)}px` : ""; });
+}
+
+function isTooWide(formula) {
+  const room = formula.closest("p, li, td, th, dd, h1, h2, h3")?.clientWidth ?? Infinity;
+  return formula.getBoundingClientRect().width > room && room > 0;
 }
 
 // Boxes that scroll must be reachable by keyboard; formulas too wide for their line get such a box.
+// First all is measured, then all is changed: a page is laid out anew for each measurement that follows a change.
 function markWideBoxes() {
   breakWideFormulas();
   fitWideBoxes();
-  for (const formula of document.querySelectorAll(".bd-article span.math")) {
-    formula.classList.remove("too-wide");
-    const room = formula.closest("p, li, td, th, dd, h1, h2, h3")?.clientWidth ?? Infinity;
-    formula.classList.toggle("too-wide", formula.getBoundingClientRect().width > room && room > 0);
-  }
+  const formulas = [...document.querySelectorAll(".bd-article span.math")];
+  for (const formula of formulas) formula.classList.remove("too-wide");
+  for (const formula of formulas.filter(isTooWide)) formula.classList.add("too-wide");
   const boxes = "pre, div.math, .katex-display, span.too-wide, .cell_output:has(img), .cell_output .text_html, .cell_output > .output, .pst-scrollable-table-container";
-  for (const box of document.querySelectorAll(boxes)) {
-    const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
-    if (scrolls) box.setAttribute("tabindex", "0");
+  const scrolls = (box) => box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
+  for (const [box, wide] of [...document.querySelectorAll(boxes)].map((box) => [box, scrolls(box)])) {
+    if (wide) box.setAttribute("tabindex", "0");
     else if (box.getAttribute("tabindex") === "0") box.removeAttribute("tabindex");
   }
 }

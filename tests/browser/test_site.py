@@ -277,7 +277,7 @@ def known(pytestconfig):
     return None if pytestconfig.getoption("--all") else {}
 
 
-EACH_KIND = {"book/index", "book/attention", "book/api", "book/statements", "book/glossary"}  # of page
+EACH_KIND = {"book/index", "book/decoder_block", "book/api", "book/statements", "book/glossary"}  # of page
 
 
 def pytest_generate_tests(metafunc):
@@ -396,7 +396,8 @@ def preview_of(page, link):
 def test_a_link_previews_its_statement(reader, site, as_file):
     """By mouse and by keyboard; the pointer may move onto it; Escape closes it (WCAG 1.4.13)."""
     home = SITE.as_uri() if as_file else site
-    page, faults = open_page(reader, f"{home}/book/attention.html", home)
+    file = lightest(CHAPTERS, 'statement-link reference internal" href="operators.html#')[0]
+    page, faults = open_page(reader, f"{home}/{file}.html", home)
     link = page.locator("article a.statement-link[href^='operators.html#']").first
     want = re.compile(rf"[A-Z][a-z]+ {NUMBERS['book/operators']}\.\d+")
     link.hover()
@@ -444,7 +445,8 @@ def test_the_list_of_statements_can_be_searched(reader, site, width):
 
 
 def test_a_term_previews_its_entry(reader, site):
-    page, faults = open_page(reader, f"{site}/book/attention.html", site)
+    file = lightest(CHAPTERS, 'internal" href="glossary.html#term-softmax"')[0]
+    page, faults = open_page(reader, f"{site}/{file}.html", site)
     link = page.locator("article a.term[href='glossary.html#term-softmax']")
     assert link.count() == 1
     link.hover()
@@ -475,7 +477,7 @@ def test_links_out_of_the_book_are_listed_once_more(site):
 
 def test_printing_opens_what_is_folded(reader, site):
     """Nobody can unfold paper. Afterwards the page is as it was."""
-    page, faults = open_page(reader, f"{site}/book/normalization.html", site)
+    page, faults = open_page(reader, f"{site}/book/graph_networks.html", site)
     page.evaluate("""() => {
       window.folds = [];
       addEventListener("beforeprint", () => folds.push(...[...document.querySelectorAll("article details")].map((fold) => fold.open)));
@@ -487,9 +489,30 @@ def test_printing_opens_what_is_folded(reader, site):
     assert page.locator("article details[open]").count() == 0 and not faults
 
 
+def test_the_sheet_of_formulas_has_two_sides(reader, site):
+    """Of A4, with no formula wider than its column."""
+    page, faults = open_page(reader, f"{site}/book/sheet.html", site)
+    pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(prefer_css_page_size=True))
+    page.set_viewport_size({"width": 703, "height": 1024})  # what the margins leave of A4
+    page.emulate_media(media="print")
+    wide = page.evaluate("""[...document.querySelectorAll("article .katex-display")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)""")
+    page.emulate_media(media="null")
+    assert len(pages) == 2 and not wide and not faults
+
+
+def test_the_chapters_of_the_picture_lead_to_their_pages(reader, site):
+    page, faults = open_page(reader, f"{site}/book/teaching.html", site)
+    links = page.eval_on_selector_all(".needs a", "links => links.map((link) => link.getAttribute('href'))")
+    assert links == [f"{Path(file).name}.html" for file in CHAPTERS] and page.locator("table.minutes tbody tr").count() == len(CHAPTERS) + 2
+    page.locator(".needs a[href='attention.html']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/attention.html")
+    assert not faults
+
+
 def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
     """What a fold shows does not fade in on paper, and the line of a check stands above its cell; the words "Show the code" do not."""
-    page, faults = open_page(reader, f"{site}/book/normalization.html", site)
+    page, faults = open_page(reader, f"{site}/book/graph_networks.html", site)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     faint = page.evaluate("[...document.querySelectorAll('article details[open] > :not(summary)')].filter((e) => getComputedStyle(e).opacity !== '1').length")
@@ -512,8 +535,9 @@ ASKED = [  # what a reader types, the place to take, and how the code begins tha
 
 @pytest.mark.parametrize(("asked", "place", "code"), ASKED)
 def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, code):
-    """From the first page: some words, one click, and the code is there, at most half a screen below the window."""
-    page, faults = open_page(reader, f"{site}/book/index.html", site)
+    """From the first page, and from a light one: some words, one click, and the code is there, at most half a screen below the window."""
+    start = "book/index" if asked == ASKED[0][0] else "book/bibliography"
+    page, faults = open_page(reader, f"{site}/{start}.html", site)
     page.keyboard.press("Control+k")
     page.locator("#pst-search-dialog input[type=search]").fill(asked)
     with page.expect_navigation():

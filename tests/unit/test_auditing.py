@@ -44,7 +44,12 @@ def report_on(name: str):
     return audited(*named(name))
 
 
-@pytest.mark.parametrize("case", zoo.PLANTED, ids=lambda case: case.name)
+def every_third(cases: list[zoo.Case]) -> list:
+    """The others belong to the long tests."""
+    return [pytest.param(case, id=case.name, marks=pytest.mark.long if k % 3 else ()) for k, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize("case", every_third(zoo.PLANTED))
 def test_a_planted_leak_is_found_and_its_module_named(case):
     report = report_on(case.name)
     assert not report.ok
@@ -58,12 +63,13 @@ def test_a_planted_leak_is_found_and_its_module_named(case):
     assert case.fault != "future" or named[0].source > named[0].row
 
 
-@pytest.mark.parametrize("case", zoo.CLEAN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", every_third(zoo.CLEAN))
 def test_a_clean_model_is_not_accused(case):
     report = audited(case)
     assert report.ok and not report.leaks and not report.problems, report
 
 
+@pytest.mark.long
 def test_the_cause_is_right_nearly_always():
     """A cause that is stated counts as right when it is the one that was planted; "not known" states none."""
     stated, right = [], []
