@@ -1,6 +1,7 @@
 """The benchmarks: their common parts, that what speed.py compares is the same function, and that the chapter quotes what was measured."""
 
 import importlib
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import torch
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import harness  # noqa: E402
+
+from tlm_book.transformer_lm import TransformerLM, count_parameters  # noqa: E402
 
 
 def test_spread_and_ratio():
@@ -189,3 +192,58 @@ def largest(table: str, column: str) -> float:
 def test_readme_quotes_what_was_measured(table, column, words):
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert words.format(largest(table, column)) in readme
+
+
+def test_laws_are_measured_as_the_script_says():
+    """src/tlm_book/data/laws.json holds a run for each job of laws.py, of a model of that size."""
+    import laws
+
+    found = json.loads((ROOT / "src/tlm_book/data/laws.json").read_text(encoding="utf-8"))
+    jobs = laws.jobs()
+    assert sorted(map(str, jobs)) == sorted(str({key: run[key] for key in jobs[0]}) for run in found["runs"])
+    vocab_size = found["text"]["different"] + 1
+    for run in found["runs"]:
+        assert run["weights"] == count_parameters(laws.config(run["width"], run["blocks"], vocab_size))
+    assert found["text"]["characters"]["learn"] > max(run["tokens"] for run in found["runs"])  # no character twice
+
+
+@pytest.mark.parametrize("maximal", [False, True])
+def test_parametrizations_by_width(maximal):
+    """First weights and rates at twice the base width: what the definition says, and equal at the base width."""
+    import laws
+
+    torch.manual_seed(0)
+    narrow, wide = (TransformerLM(laws.config(width, 2, 96)) for width in (laws.BASE, 8 * laws.BASE))
+    rates = {}
+    for model in (narrow, wide):
+        of_weight = {w: group["lr"] for group in laws.parametrized(model, 0.5, maximal).param_groups for w in group["params"]}
+        rates[model] = {name: of_weight[w] for name, w in model.named_parameters()}
+    assert set(rates[narrow].values()) == {0.5}
+    for name, w in wide.named_parameters():
+        matrix = w.dim() == 2 and name != "embedding.table.weight"
+        assert rates[wide][name] == (0.5 / 8 if maximal and matrix else 0.5)
+        if matrix:
+            shrinks = 8 if maximal and name.startswith("unembedding") else 8**0.5
+            assert abs(w.std() / narrow.get_parameter(name).std() * shrinks - 1) < 0.1
+
+
+def test_prose_is_cut_and_learned_once():
+    import small_runs
+
+    sentence = "The tide comes in and goes out again, and nobody who lives by the sea can say why it should be so."
+    assert small_runs.is_prose(sentence) and not small_runs.is_prose("x = [f(y) for y in range(10)]; print(x, y)" * 3 + ".")
+    tokens, seen = torch.arange(100), []
+    for batch in itertools.islice(small_runs.once(tokens, 8, 3, seed=0), 4):
+        assert batch.shape == (3, 8)
+        seen += batch.flatten().tolist()
+    assert len(set(seen)) == 96
+    rate = small_runs.trapezium(10, 2, 0.5)
+    assert [round(rate(step), 2) for step in (0, 4, 5, 9)] == [0.33, 1.0, 1.0, 0.2]
+
+
+def test_runs_are_kept_one_by_one(tmp_path, capsys):
+    import small_runs
+
+    file, jobs = tmp_path / "runs.jsonl", [{"seed": 0}, {"seed": 1}]
+    small_runs.keep(file, jobs[1], {"held_out": 2.0})
+    assert list(small_runs.pending(file, jobs)) == [jobs[0]] and small_runs.rows(file) == [{"job": jobs[1], "held_out": 2.0}]

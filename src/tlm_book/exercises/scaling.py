@@ -42,14 +42,25 @@ def forgotten(beta_1: float, beta_2: float, s: int) -> float:
     return float((before - w)[0])
 
 
-def searched(C: float, A: float, B: float, alpha: float, beta: float) -> float:
-    """The smallest loss on finer and finer grids of log P."""
-    low, high = 0.0, 60.0
+def searched(C: float, A: float, B: float, alpha: float, beta: float, D_2: float) -> float:
+    """The smallest loss on finer and finer grids of log P, up to where no operation is left for training."""
+    low, high = 0.0, math.log(C / (2 * D_2)) - 1e-9
     for _ in range(12):
         x = np.linspace(low, high, 2001)
-        best = x[np.argmin(A * np.exp(-alpha * x) + B * (6 * np.exp(x) / C) ** beta)]
-        low, high = best - (high - low) / 100, best + (high - low) / 100
+        best = x[np.argmin(A * np.exp(-alpha * x) + B * (C / (6 * np.exp(x)) - D_2 / 3) ** -beta)]
+        low, high = max(0.0, best - (high - low) / 100), min(high, best + (high - low) / 100)
     return float(np.exp(best))
+
+
+def without_use(C: float, A: float, B: float, alpha: float, beta: float) -> float:
+    """The best size where all is spent on training."""
+    return float((alpha * A / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta)))
+
+
+def one_factor_short(C: float, A: float, B: float, alpha: float, beta: float, D_2: float) -> float:
+    """Where αA P^(−α) = βB D^(−β), as in the theorem, with the D of the exercise."""
+    P = np.exp(np.linspace(0.0, math.log(C / (2 * D_2)) - 1e-9, 2_000_001))
+    return float(P[np.argmin(np.abs(np.log(alpha * A * P**-alpha) - np.log(beta * B * (C / (6 * P) - D_2 / 3) ** -beta)))])
 
 
 grown = lambda beta, s: (1 - beta ** (s + 1)) / (1 - beta)
@@ -135,16 +146,20 @@ EXERCISES = [
         tol=1e-7,
     ),
     function(
-        "a function `best_size(C, A, B, alpha, beta)`: the P with the smallest loss",
-        [(1e18, 400.0, 410.0, 0.34, 0.28), (1e20, 400.0, 410.0, 0.34, 0.28), (1e19, 100.0, 900.0, 0.5, 0.3), (6e15, 50.0, 50.0, 0.4, 0.4)],
+        "a function `best_size(C, A, B, alpha, beta, D_2)`: the P with the smallest loss",
+        [
+            (1e18, 400.0, 410.0, 0.34, 0.28, 1e9), (1e20, 400.0, 410.0, 0.34, 0.28, 1e11), (1e19, 100.0, 900.0, 0.5, 0.3, 1e10),
+            (6e15, 50.0, 50.0, 0.4, 0.4, 1e8),
+        ],
         searched,
         {
-            "C is six times the product of P and D.": lambda C, A, B, alpha, beta: (alpha * A / (beta * B) * C**beta) ** (1 / (alpha + beta)),
-            "This is the best number of tokens.": lambda C, A, B, alpha, beta: (beta * B / (alpha * A) * (C / 6) ** alpha) ** (1 / (alpha + beta)),
-            "Where the two terms are equal, the loss is not smallest: set the derivative to 0.":
-                lambda C, A, B, alpha, beta: (A / B * (C / 6) ** beta) ** (1 / (alpha + beta)),
-            "That would be right for α = β and A = B.": lambda C, A, B, alpha, beta: math.sqrt(C / 6),
+            "This is the best size of a model that is never used.": lambda C, A, B, alpha, beta, D_2: without_use(C, A, B, alpha, beta),
+            "A token that is only read costs two operations for each weight; the other four are the way back.":
+                lambda C, A, B, alpha, beta, D_2: searched(C, A, B, alpha, beta, 3 * D_2),
+            "The derivative of D in P has changed, too: D is no longer C/(6P).": one_factor_short,
+            "This is the number of tokens to train on.":
+                lambda C, A, B, alpha, beta, D_2: C / (6 * searched(C, A, B, alpha, beta, D_2)) - D_2 / 3,
         },
-        tol=1e-5,
+        tol=1e-4,
     ),
 ]
