@@ -11,7 +11,8 @@ On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HT
 What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
 `html` writes it out. `tabs` puts specification and implementation side by side, `curious` folds what a reader may skip. `math` writes the mathematics, `links` previews
 statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
-names of the package, `finder` what the search finds at once, `light` keeps the pages light.
+names of the package, `finder` what the search finds at once, `light` keeps the pages light,
+`teaching` draws which chapter needs which.
 """
 
 import re
@@ -30,6 +31,7 @@ from tlm import (
     light,
     links,
     math,
+    teaching,
 )
 from tlm.cells import CaptionsInFolds, CodeCells
 from tlm.html import add_nodes, warn, where
@@ -96,6 +98,7 @@ def setup(app):
     api.setup(app)
     finder.setup(app)
     light.setup(app)
+    teaching.setup(app)
     # Pages are read anew when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return {"version": "1", "env_version": crc32(files), "parallel_read_safe": True, "parallel_write_safe": True}

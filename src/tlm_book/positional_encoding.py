@@ -22,18 +22,15 @@ from tlm_book.checks import (
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
 KINDS = ("learned_from_sinusoid", "sinusoidal", "learned", "none", "rotary")
-FORMS = ("joint", "sum")
 LAYOUTS = ("halves", "interleaved")
 
 __all__ = [
     "KINDS",
-    "FORMS",
     "LAYOUTS",
     "PositionalEncoding",
     "sinusoidal_table",
     "Rotary",
     "RopeScaling",
-    "PositionalNetwork",
 ]
 
 
@@ -279,7 +276,7 @@ class RopeScaling:
         return slow.lerp(omega, ((turns - low) / (high - low)).clamp(0, 1))
 
 
-# --- The table in torch
+# --- In torch
 
 
 def _checked_rows(x: Float[Tensor, "*batch n d"], max_len: int, d_model: int) -> int:
@@ -301,58 +298,3 @@ def _positional_encoding(module: PositionalEncoding) -> Derivation:
 @register_rule(Rotary)
 def _rotary(module: Rotary) -> Derivation:
     return primitive("R", Kind.INDEXED_ROWWISE, "turns row i by angles that i fixes")
-
-
-# --- A small network for content and place
-
-
-class PositionalNetwork(nn.Module):
-    """Content and place blended by a ReLU network of width d_hidden.
-
-    `form`: "joint", ReLU(x W_x + W_e[p]) W_z (A-gehring-joint), or "sum",
-    ReLU(x W_x) W_zx + ReLU(W_e[p]) W_ze (A-gehring-sum). All weights are trainable.
-
-    x: (…, n, d_model) → the same shape. ValueError for n = 0, n > max_len, another
-    width or, at the making, an unknown form; TypeError when x holds no floating point
-    numbers.
-
-    >>> PositionalNetwork(10, 4, d_hidden=8)(torch.zeros(2, 3, 4)).shape
-    torch.Size([2, 3, 4])
-    """
-
-    def __init__(
-        self, max_len: int, d_model: int, d_hidden: int, form: str = "joint"
-    ) -> None:
-        super().__init__()
-        expects_positive(max_len=max_len, d_model=d_model, d_hidden=d_hidden)
-        expects_one_of("form", form, FORMS)
-        self.max_len, self.d_model, self.form = max_len, d_model, form
-        self.W_x = nn.Parameter(torch.randn(d_model, d_hidden) / d_model**0.5)
-        self.W_e = nn.Parameter(torch.randn(max_len, d_hidden))
-        back = (d_hidden, d_model)
-        if form == "joint":
-            self.W_z = nn.Parameter(torch.randn(back) / d_hidden**0.5)
-        else:
-            self.W_zx = nn.Parameter(torch.randn(back) / d_hidden**0.5)
-            self.W_ze = nn.Parameter(torch.randn(back) / d_hidden**0.5)
-
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        n = _checked_rows(x, self.max_len, self.d_model)
-        content, place = x @ self.W_x, self.W_e[:n]  # (…, n, k), (n, k)
-        if self.form == "joint":
-            return (content + place).relu() @ self.W_z
-        return content.relu() @ self.W_zx + place.relu() @ self.W_ze
-
-    def spec_weights(self) -> dict[str, np.ndarray]:
-        """The weights as float64, named as in `spec.positional_encoding`."""
-        weights = dict(self.named_parameters())
-        return {k: as_float64(W) for k, W in weights.items()}
-
-
-@register_rule(PositionalNetwork)
-def _positional_network(module: PositionalNetwork) -> Derivation:
-    return primitive(
-        "positional network",
-        Kind.INDEXED_ROWWISE,
-        "a network on row i and the number i",
-    )

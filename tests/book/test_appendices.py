@@ -91,6 +91,66 @@ def test_a_letter_has_one_shape_in_the_whole_book():
     assert not odd, odd
 
 
+DISPLAYED = re.compile(r"\$\$(.+?)\$\$", re.S)
+LAYERS = re.compile(r"(?<![A-Za-z\\])(?:CA|CE|DB|FF|LM|PE|QK|OV|ca|enc|ff|par|post|pos)(?![A-Za-z])")  # of layers and places, not products
+IN_WORDS = re.compile(r"\\(?:text|mathrm|mathbb|mathbf|mathsf|operatorname|begin|end|unicode)\*?(?:\s*\{[^{}]*\}|\s+\w)")
+COMMANDS = re.compile(r"\\mathcal\s*\{?(\w)\}?|\\([A-Za-z]+)|([A-Za-z])")
+GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta kappa lambda mu nu xi pi rho sigma tau phi varphi chi psi omega
+Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell""".split()
+OTHERS = re.compile(r"^\| (\$[^|]+\$(?:, \$[^|]+\$)*) \| ([^|]*) \| ([^|]*)\|$", re.M)
+
+
+def letters_of(formula):
+    """The letters of a formula, each once; names and commands have none."""
+    found = COMMANDS.findall(LAYERS.sub(" ", IN_WORDS.sub(" ", formula)))
+    return {rf"\mathcal {script}" if script else rf"\{greek}" if greek else letter for script, greek, letter in found if not greek or greek in GREEK}
+
+
+def other_letters():
+    """{letter: (what it stands for, {chapter: what it stands for there})} from the table of all other letters; none stands there twice."""
+    found = {}
+    table = markdown("notation").partition("| letter | stands for | in single chapters |")[2].partition("\n\n")[0]
+    for letters, meaning, others in OTHERS.findall(table):
+        chapters = {}
+        for names, said in re.findall(r"((?:`\w+`(?:, )?)+): ([^;]*)", others):
+            chapters |= dict.fromkeys(re.findall(r"`(\w+)`", names), said)
+        for letter in FORMULA.findall(letters):
+            assert letter not in found, f"{letter} stands in the table twice"
+            found[letter] = (meaning, chapters)
+    return found
+
+
+@functools.cache
+def letters_used(chapter, displayed):
+    formulas = (DISPLAYED if displayed else re.compile(r"\$\$?(.+?)\$?\$", re.S)).findall(markdown(chapter).replace("\n>", "\n"))
+    return set().union(*map(letters_of, formulas))
+
+
+def test_every_letter_of_a_displayed_formula_is_listed_once():
+    """In one of the two tables of notation; a letter without a meaning of its own, with every chapter that displays it."""
+    matrices, others = shapes_of_letters(), other_letters()
+    assert len(others) > 50 and not set(matrices) & set(others)
+    chapters = [name for name in book.chapters() if name not in book.appendices() and name != "named_tensors"]
+    for chapter in chapters:
+        for letter in letters_used(chapter, displayed=True) - set(matrices):
+            assert letter in others, f"{chapter}: notation does not list {letter}"
+            meaning, special = others[letter]
+            assert meaning != "–" or chapter in special, f"{chapter}: notation does not say what {letter} is there"
+
+
+def test_an_unlisted_letter_is_noticed():
+    formula = r"\mathrm{PE}(X)=\frac{df}{\eta}\mathcal L,\quad\mathbb R^{FF},\ \mathrm R_p"
+    assert letters_of(formula) == {"X", "d", "f", r"\eta", r"\mathcal L", "p"}
+    assert letters_of(r"\vartheta+\xi") & set(other_letters()) == set()
+
+
+def test_a_letter_is_used_where_notation_says():
+    """What is said of a letter in a chapter is said of a letter that is there."""
+    for letter, (_, special) in other_letters().items():
+        for chapter in special:
+            assert letter in letters_used(chapter, displayed=False), f"notation speaks of {letter} in {chapter}, which does not use it"
+
+
 def test_the_glossary_names_objects():
     entries = TERM.findall(page("glossary"))
     assert len(entries) >= 60 and page("glossary").count('<a id="') == len(entries)

@@ -28,7 +28,8 @@ from tlm_book.derivation import (
 )
 from tlm_book.derivation import rules as rules_of_modules
 from tlm_book.derivation.certificate import FORMS
-from tlm_book.positional_encoding import PositionalEncoding, PositionalNetwork
+from tlm_book.graph_networks import PositionalNetwork
+from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.transformer_lm import Config, TransformerLM
 
 needs_coq = pytest.mark.skipif(coq.coqc() is None, reason=coq.HOW_TO_GET_COQ)

@@ -489,6 +489,27 @@ def test_printing_opens_what_is_folded(reader, site):
     assert page.locator("article details[open]").count() == 0 and not faults
 
 
+def test_the_sheet_of_formulas_has_two_sides(reader, site):
+    """Of A4, with no formula wider than its column."""
+    page, faults = open_page(reader, f"{site}/book/sheet.html", site)
+    pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(prefer_css_page_size=True))
+    page.set_viewport_size({"width": 703, "height": 1024})  # what the margins leave of A4
+    page.emulate_media(media="print")
+    wide = page.evaluate("""[...document.querySelectorAll("article .katex-display")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)""")
+    page.emulate_media(media="null")
+    assert len(pages) == 2 and not wide and not faults
+
+
+def test_the_chapters_of_the_picture_lead_to_their_pages(reader, site):
+    page, faults = open_page(reader, f"{site}/book/teaching.html", site)
+    links = page.eval_on_selector_all(".needs a", "links => links.map((link) => link.getAttribute('href'))")
+    assert links == [f"{Path(file).name}.html" for file in CHAPTERS] and page.locator("table.minutes tbody tr").count() == len(CHAPTERS) + 2
+    page.locator(".needs a[href='attention.html']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/attention.html")
+    assert not faults
+
+
 def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
     """What a fold shows does not fade in on paper, and the line of a check stands above its cell; the words "Show the code" do not."""
     page, faults = open_page(reader, f"{site}/book/graph_networks.html", site)

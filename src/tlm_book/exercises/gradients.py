@@ -93,6 +93,11 @@ def backward(ff_residual: int = 1, ca_residual: int = 1, at_sum: bool = True) ->
     return f
 
 
+CHANGES = {  # of `block_backward` and what it calls: are the derivatives as before?
+    "the mask put on S̄ once more": True, "r left out": False, "heads in reverse order": True, "M computed anew, not kept": True,
+    "the residual paths left out": False, "derivatives of queries, keys and values averaged, not added": False,
+}
+
 EXERCISES = [
     holds(
         "a function `direction(m)`: one direction, not 0, in which no softmax of m numbers changes",
@@ -160,6 +165,18 @@ EXERCISES = [
             "The loss stays, but a step of the same length means less to a larger matrix: the gradient changes.": lambda G, c: G,
             "It is the other way round: the larger the weights, the smaller the gradient.": lambda G, c: c * G,
             "One factor of c is enough.": lambda G, c: G / c**2,
+        },
+    ),
+    value(
+        "the set of those of " + ", ".join(f'"{name}"' for name in CHANGES) + " that change nothing",
+        lambda: {name for name, harmless in CHANGES.items() if harmless},
+        {
+            "Where the mask cuts, the weight is 0, and S̄ has the weight as a factor.": {"heads in reverse order", "M computed anew, not kept"},
+            "A number does not care whether it was kept or computed a second time. (Large models do this to save memory.)": {
+                "the mask put on S̄ once more", "heads in reverse order"},
+            "r takes the mean away: without it a bias in the keys would get a derivative.": {
+                "the mask put on S̄ once more", "heads in reverse order", "M computed anew, not kept", "r left out"},
+            "These are the changes that break something.": {name for name, harmless in CHANGES.items() if not harmless},
         },
     ),
 ]

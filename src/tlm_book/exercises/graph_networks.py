@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import call, function, holds
+from tlm_book.exercises.grading import call, function, holds, value
 from tlm_book.spec.graph_networks import mlp
 from tlm_book.spec.operators import agree
 
@@ -75,6 +75,16 @@ EXERCISES = [
             "The path without edges is missing: P_uu is 1.": lambda W: all_paths(W) - np.eye(len(W)),
             "Rows and columns are exchanged: row u belongs to the vertex where the path begins.": lambda W: all_paths(W).T,
             "Paths of three edges and more count as well.": lambda W: np.eye(len(W)) + W + W @ W,
+        },
+    ),
+    value(
+        "the four results, as a tuple",
+        lambda: tuple(4 + x - 3 * max(0, 2 * x - 1) for x in (-1, 0, 1, 2)),
+        {
+            "The hidden vertex sends no negative number: below zero, ReLU is 0.": (12, 7, 2, -3),
+            "An output has no activation: it may be negative.": (3, 4, 2, 0),
+            "The output has a bias of its own.": (-1, 0, -2, -7),
+            "One edge leads from the input past the hidden vertex.": (4, 4, 1, -5),
         },
     ),
 ]

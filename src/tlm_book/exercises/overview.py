@@ -87,4 +87,33 @@ EXERCISES = [
             "A score of 0 is not a weight of 0: softmax makes a positive weight of it.": window(blocked=0.0),
         },
     ),
+    value(
+        "a 2 × 3 array: the probabilities, and those at the temperature ½",
+        lambda: np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 30, 4 / 30, 25 / 30]]),
+        {
+            "To divide by ½ is to double: the logits grow, and their powers are squared.": np.array([[1 / 8, 2 / 8, 5 / 8], np.sqrt([1, 2, 5]) / np.sqrt([1, 2, 5]).sum()]),
+            "The temperature divides the logits, not the probabilities.": np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 4, 2 / 4, 5 / 4]]),
+            "Probabilities have the sum 1.": np.array([[1.0, 2, 5], [1, 4, 25]]),
+        },
+    ),
+    value(
+        'the set of those of "copy", "low", "stand", "last" that are true',
+        lambda: {"copy"},
+        {
+            "A model that copies has a low loss, but while it writes the next row is not there yet.": {"copy", "low"},
+            "Row 0 looks at the new row, too.": {"copy", "stand"},
+            "The last row sees all rows with the mask as well; but what do these rows hold after block 0?": {"copy", "last"},
+            "In row i + 1 of the input stands the token that row i should forecast.": set(),
+        },
+    ),
+    function(
+        "a function `last(i, L, n)` that returns the number of this token in a text of n tokens",
+        [(0, 1, 5), (0, 3, 9), (1, 2, 5), (2, 4, 5), (4, 1, 5), (3, 4, 12)],
+        lambda i, L, n: min(i + L, n - 1),
+        {
+            "Each block looks one row further: the rows that it reads have looked ahead already.": lambda i, L, n: min(i + 1, n - 1),
+            "A text of n tokens ends with token n − 1.": lambda i, L, n: i + L,
+            "Each row is made from rows up to one further, so not from all.": lambda i, L, n: n - 1,
+        },
+    ),
 ]

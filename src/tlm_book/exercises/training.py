@@ -107,7 +107,7 @@ EXERCISES = [
         tol=1e-5,
     ),
     function(
-        "a function `left(rates, decay)`: what is left of each entry of such a matrix, for the learning rates of all steps and the weight decay",
+        "a function `left(rates, decay)`: how much remains of each entry of such a matrix, for the learning rates of all steps and the weight decay",
         lambda rng, n: (rng.uniform(0, 0.1, size=n), float(rng.uniform(0.1, 1))),
         by_adamw,
         {

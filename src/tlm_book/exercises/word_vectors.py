@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tlm_book.exercises.grading import call, holds, value
-from tlm_book.spec.word_vectors import shifted_pmi
+from tlm_book.spec.word_vectors import shifted_pmi, skip_gram_pairs
 
 
 def neighbours(E: np.ndarray) -> list[int]:
@@ -47,6 +47,14 @@ def no_square(witness: Any) -> Iterator[tuple[str, object]]:
             yield f"For {number.tolist()} and k = {k} it is not negative.", x @ M @ x < 0
 
 
+def small_pmi() -> tuple[float, ...]:
+    number = np.zeros((3, 3))
+    for w, c in skip_gram_pairs(np.array([0, 1, 0, 2]), 2):
+        number[w, c] += 1
+    pmi = np.exp(shifted_pmi(number, 1, number.sum(axis=0) / number.sum()))
+    return float(pmi[0, 1]), float(pmi[0, 0]), float(pmi[1, 2])
+
+
 EXERCISES = [
     holds(
         "a function `another(E, C)` that returns two other tables which the loss cannot tell from E and C, with other neighbours",
@@ -69,5 +77,15 @@ EXERCISES = [
         no_square,
         [lambda number, k: np.ones(len(number)), lambda number, k: np.eye(len(number))[0], lambda number, k: 0 * number[0],
          lambda number, k: 1 / number.sum(axis=0)],
+    ),
+    value(
+        "the three numbers, as a tuple",
+        small_pmi,
+        {
+            "With window 2 a word meets also the word after the next.": (2, 0, 0),
+            "Divide by the sums of the row and of the column, too.": (0.2, 0.2, 0.1),
+            "Not the logarithm, but what it is taken of, is asked for.": (0.2876820724517809, -0.2231435513142097, 0.5108256237659907),
+            "A pair of two equal words counts in both directions, too.": (1.5, 0.5625, 1.5),
+        },
     ),
 ]

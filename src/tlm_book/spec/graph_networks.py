@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from tlm_book.checks import expects, expects_shape, shaped
 from tlm_book.spec.feed_forward import relu
+from tlm_book.spec.positional_encoding import append_positions
 
 __all__ = [
     "vertex_sets",
@@ -19,6 +20,8 @@ __all__ = [
     "mlp",
     "layered_network",
     "without_biases",
+    "joint_positions",
+    "summed_positions",
 ]
 
 
@@ -205,3 +208,38 @@ def without_biases(
         wider.append(rows)
         constant = c
     return wider
+
+
+# --- For the curious: content and place in one network
+
+
+@shaped
+def joint_positions(
+    X: Float[np.ndarray, "n d"],
+    W_x: Float[np.ndarray, "d k"],
+    W_e: Float[np.ndarray, "M k"],
+    W_z: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "n d"]:
+    """z_p = ReLU(x_p W_x + e_p W_e) W_z, with e_p the one-hot row of p.
+    (A-gehring-joint)
+
+    ValueError for shapes that do not fit, no rows, or more than M rows.
+    """
+    X_with_e = append_positions(X, len(W_e))
+    return np.maximum(X_with_e @ np.vstack([W_x, W_e]), 0) @ W_z
+
+
+@shaped
+def summed_positions(
+    X: Float[np.ndarray, "n d"],
+    W_x: Float[np.ndarray, "d k"],
+    W_e: Float[np.ndarray, "M k"],
+    W_zx: Float[np.ndarray, "k d"],
+    W_ze: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "n d"]:
+    """z_p = ReLU(x_p W_x) W_zx + ReLU(e_p W_e) W_ze. (A-gehring-sum)
+
+    ValueError for shapes that do not fit, no rows, or more than M rows.
+    """
+    e = append_positions(np.zeros((len(X), 0)), len(W_e))
+    return np.maximum(X @ W_x, 0) @ W_zx + np.maximum(e @ W_e, 0) @ W_ze

@@ -99,7 +99,7 @@ def rms_norm(
     return a * X / np.sqrt(np.mean(X**2, axis=1, keepdims=True) + eps)
 
 
-# --- Over any set of axes
+# --- For the curious: over any set of axes
 
 
 @shaped

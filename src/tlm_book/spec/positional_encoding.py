@@ -22,8 +22,6 @@ __all__ = [
     "rotary",
     "scaled_frequencies",
     "alibi_bias",
-    "joint_positions",
-    "summed_positions",
 ]
 
 
@@ -220,38 +218,3 @@ def alibi_bias(n: int, h: int) -> Float[np.ndarray, "h n n"]:
     expects_positive(n=n, h=h)
     slopes = 2.0 ** (-8 * np.arange(1, h + 1) / h)
     return slopes[:, None, None] * (np.arange(n) - np.arange(n)[:, None])
-
-
-# --- A small network for content and place
-
-
-@shaped
-def joint_positions(
-    X: Float[np.ndarray, "n d"],
-    W_x: Float[np.ndarray, "d k"],
-    W_e: Float[np.ndarray, "M k"],
-    W_z: Float[np.ndarray, "k d"],
-) -> Float[np.ndarray, "n d"]:
-    """z_p = ReLU(x_p W_x + e_p W_e) W_z, with e_p the one-hot row of p.
-    (A-gehring-joint)
-
-    ValueError for shapes that do not fit, no rows, or more than M rows.
-    """
-    X_with_e = append_positions(X, len(W_e))
-    return np.maximum(X_with_e @ np.vstack([W_x, W_e]), 0) @ W_z
-
-
-@shaped
-def summed_positions(
-    X: Float[np.ndarray, "n d"],
-    W_x: Float[np.ndarray, "d k"],
-    W_e: Float[np.ndarray, "M k"],
-    W_zx: Float[np.ndarray, "k d"],
-    W_ze: Float[np.ndarray, "k d"],
-) -> Float[np.ndarray, "n d"]:
-    """z_p = ReLU(x_p W_x) W_zx + ReLU(e_p W_e) W_ze. (A-gehring-sum)
-
-    ValueError for shapes that do not fit, no rows, or more than M rows.
-    """
-    e = append_positions(np.zeros((len(X), 0)), len(W_e))
-    return np.maximum(X @ W_x, 0) @ W_zx + np.maximum(e @ W_e, 0) @ W_ze

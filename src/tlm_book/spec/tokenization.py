@@ -10,8 +10,6 @@ __all__ = [
     "word_pieces",
     "utf8",
     "text_bytes",
-    "base_vocabulary",
-    "first_tokens",
     "TokenPair",
     "count_pairs",
     "most_frequent",
@@ -19,6 +17,8 @@ __all__ = [
     "learn_from",
     "learn",
     "vocabulary",
+    "base_vocabulary",
+    "first_tokens",
     "apply_merges",
     "encode",
     "decode_bytes",
@@ -86,37 +86,6 @@ def utf8(c: str) -> bytes:
 def text_bytes(text: str) -> list[int]:
     """The bytes of a text, each a number from 0 to 255: its first tokens."""
     return [b for c in text for b in utf8(c)]
-
-
-# --- Corpus and base vocabulary
-
-
-END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
-
-
-@shaped
-def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
-    """ℰ(𝒜), sorted, then end of word and end of document: |𝒜| + 2 byte strings.
-    (B-base-vocab)
-    """
-    codes = sorted({utf8(c) for c in alphabet})
-    return [*codes, END_OF_WORD, END_OF_DOCUMENT]
-
-
-@shaped
-def first_tokens(text: str, base: list[bytes]) -> list[int]:
-    """The tokens of a text, character by character, before any merge.
-
-    ValueError for a character outside the base. (B-base-vocab)
-
-    >>> first_tokens("abba", base_vocabulary("ab"))
-    [0, 1, 1, 0]
-    """
-    for c in text:
-        expects(
-            utf8(c) in base, "text", repr(c), "characters of the base vocabulary"
-        )
-    return [base.index(utf8(c)) for c in text]
 
 
 # --- Learning merges
@@ -197,6 +166,37 @@ def vocabulary(merges: list[TokenPair]) -> list[bytes]:
     for a, b in merges:
         strings.append(strings[a] + strings[b])
     return strings
+
+
+# --- For the curious: characters as the base
+
+
+END_OF_WORD, END_OF_DOCUMENT = b"\xfe", b"\xff"  # bytes that occur in no text
+
+
+@shaped
+def base_vocabulary(alphabet: Collection[str]) -> list[bytes]:
+    """ℰ(𝒜), sorted, then end of word and end of document: |𝒜| + 2 byte strings.
+    (B-base-vocab)
+    """
+    codes = sorted({utf8(c) for c in alphabet})
+    return [*codes, END_OF_WORD, END_OF_DOCUMENT]
+
+
+@shaped
+def first_tokens(text: str, base: list[bytes]) -> list[int]:
+    """The tokens of a text, character by character, before any merge.
+
+    ValueError for a character outside the base. (B-base-vocab)
+
+    >>> first_tokens("abba", base_vocabulary("ab"))
+    [0, 1, 1, 0]
+    """
+    for c in text:
+        expects(
+            utf8(c) in base, "text", repr(c), "characters of the base vocabulary"
+        )
+    return [base.index(utf8(c)) for c in text]
 
 
 # --- Encoding

@@ -87,7 +87,7 @@ def noise_distribution(
     return counts**power / (counts**power).sum()
 
 
-# --- What it is that is learned
+# --- What is learned
 
 
 @shaped
