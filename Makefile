@@ -5,6 +5,8 @@ BIN := .venv/bin
 READY := .venv/ready
 # Two workers with one thread each: two workers whose torch uses both cores would wait for one another. tests/conftest.py puts what is long first.
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
+# Of pytest's plugins the two that are used. The others, found in the environment, would be imported by every worker and have a library compiled anew.
+PLUGINS := --disable-plugin-autoload -p nbval.plugin -p xdist.plugin
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model rhymes clean
@@ -41,12 +43,12 @@ book: $(READY)
 	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval book tests $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(WORKERS)
 
 # What is long by nature, too; and the chapters once more: every signature of the package checked while they run, every measurement with all its seeds.
 test-all: test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests --long $(WORKERS)
-	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) tests --long $(WORKERS)
+	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) --nbval-lax book $(WORKERS)
 
 # Installs no Coq: a proof is checked where somebody wants it checked.
 proofs: $(READY)

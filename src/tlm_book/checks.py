@@ -11,9 +11,9 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "named", "did_you_mean", "expects", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "named", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +29,11 @@ def expects(condition: object, argument: str, got: object, wants: str, error: ty
     """
     if not condition:
         raise error(f"{argument}: got {got}, want {wants}")
+
+
+def refuse(argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> NoReturn:
+    """Raise ValueError, or another `error`, with the message of `expects`, where it is known already that something is wrong."""
+    raise error(f"{argument}: got {got}, want {wants}")
 
 
 def did_you_mean(got: str, names: Sequence[str]) -> str:
@@ -88,7 +93,7 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
     fits = len(got) >= len(wants) and all(not isinstance(w, int) or w == g for w, g in zip(wants, tail))
     if not fits:  # the message is built only when it is needed: torch.compile cannot trace it
         lead = "…, " if len(got) > len(wants) else ""
-        expects(False, argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
+        refuse(argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
 
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:

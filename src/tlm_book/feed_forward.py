@@ -100,7 +100,7 @@ GATE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
 
 
 class GatedFeedForward(nn.Module):
-    """(φ(XW_G) ⊙ XW_1) W_2, the same for every row. (T-gated-ff)
+    """(φ(XW_G) ⊙ XW_1) W_2, the same for every row; SwiGLU for φ = silu. (T-gated-ff)
 
     x: (*batch, d_model), result of the same shape; `gate` holds W_G, `up` W_1 and
     `down` W_2, with `bias` a row each to be added. ValueError for sizes below 1 or

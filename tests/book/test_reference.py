@@ -40,7 +40,7 @@ def undocumented_errors(text: str) -> list[str]:
     for function in public(ast.parse(text)):
         calls = [part.func for part in ast.walk(function) if isinstance(part, ast.Call)]
         raises = any(isinstance(part, ast.Raise) and part.exc for part in ast.walk(function))
-        checks = any(isinstance(call, ast.Name) and call.id.startswith("expects") for call in calls)
+        checks = any(isinstance(call, ast.Name) and call.id.startswith(("expects", "refuse")) for call in calls)
         if (raises or checks) and not ERRORS.search(ast.get_docstring(function) or ""):
             found.append(function.name)
     return found

@@ -36,6 +36,7 @@ PICTURES = {
     "sampling": lambda: sampling(LOGITS, [f"token {j}" for j in range(60)], temperature=0.8, top_k=40, top_p=0.9, title="Next"),
 }
 AFTER = '<button id="after">after the picture</button>'
+MORE = pytest.mark.long  # of a kind of which the others are tried each time
 every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 
 
@@ -68,7 +69,7 @@ def tokens(page) -> list[str]:
     return [text.replace("␣", " ") for text in page.locator(".tokens bdi").all_inner_texts()]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=MORE) for seed in range(2, 6))])
 def test_merges_step_through_the_states(show, seed):
     rng = random.Random(seed)
     states, _ = merged([bytes([b]) for b in "".join(rng.choices("abé €", k=rng.randrange(3, 60))).encode()], 7)
@@ -331,7 +332,7 @@ def table_of(page, V, shown):
     return lines
 
 
-@pytest.mark.parametrize("V, shown, seed", [(60, 12, 0), (5, 12, 7), (1, 1, 2**32 - 1), (200, 3, 12345)])
+@pytest.mark.parametrize("V, shown, seed", [(60, 12, 0), (1, 1, 2**32 - 1), *(pytest.param(*case, marks=MORE) for case in ((5, 12, 7), (200, 3, 12345)))])
 def test_sampling_is_that_of_numpy(show, V, shown, seed):
     rng = np.random.default_rng(V)
     z = np.round(rng.normal(size=V) * 2, 3)
@@ -444,7 +445,7 @@ def test_without_a_theme_the_ground_or_the_reader_decides(show):
 
 
 @every_picture
-@pytest.mark.parametrize("width", [360, 390, 820])
+@pytest.mark.parametrize("width", [360, pytest.param(390, marks=MORE), 820])
 def test_no_width_overflows(show, picture, width):
     page = show(picture().to_html(), viewport={"width": width, "height": 800})
     for control in page.locator("input[type=range]").all():

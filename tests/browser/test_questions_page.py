@@ -1,5 +1,6 @@
 """Stories, questions and answers on a page, and weights that are loaded when the reader asks for them."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def parts(story: str) -> tuple[str, list[list[str]]]:
     return told, [[line[: line.index("?") + 1], line[line.index("?") + 2 :]] for line in lines]
 
 
+@functools.cache
 def likeliest(small, text: str, off: tuple[int, ...] = ()) -> str:
     """The answer by the specification, with the weights that the page has."""
     model, tokenizer = small
@@ -183,7 +185,7 @@ def test_keys_alone(asleep):
     assert seen[0] == parts(STORIES[0])[1][0][0] and "edit the story" in seen
 
 
-@pytest.mark.parametrize("theme, width", [("light", 360), ("light", 1200), ("dark", 360), ("dark", 1200)])
+@pytest.mark.parametrize("theme, width", [("light", 1200), ("dark", 360), *(pytest.param(*case, marks=pytest.mark.long) for case in (("light", 360), ("dark", 1200)))])
 def test_fits_and_has_no_fault_that_axe_finds(asleep, theme, width):
     axe = pytest.importorskip("axe_playwright_python")
     page = asleep(theme=theme, viewport={"width": width, "height": 900})

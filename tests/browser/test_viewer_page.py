@@ -126,7 +126,7 @@ def test_hostile_tokens_do_not_run(show):
 
 
 @pytest.mark.parametrize("n, layers, heads", [(1, 1, 1), (2, 1, 2), (24, 2, 4), (256, 2, 12)])
-@pytest.mark.parametrize("width", [390, 820, 1400])
+@pytest.mark.parametrize("width", [390, pytest.param(820, marks=pytest.mark.long), 1400])
 def test_fits_every_width_and_length(show, n, layers, heads, width):
     A = np.broadcast_to(np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None], (layers, heads, n, n))
     page = show(attention([f"token{i}" for i in range(n)], A).to_html(), viewport={"width": width, "height": 800})
@@ -652,7 +652,7 @@ def test_contrast_in_both_themes(show, contrast, state, theme):
 
 
 @every_state
-@pytest.mark.parametrize("width", [360, 390, 820])
+@pytest.mark.parametrize("width", [360, pytest.param(390, marks=pytest.mark.long), 820])
 def test_nothing_sticks_out(show, state, width):
     page = show(viewer(state).to_html(), viewport={"width": width, "height": 800})
     page.locator("summary").click()

@@ -108,7 +108,7 @@ def handle_failure(auditor: Auditor, setting: Setting, error: Exception) -> None
         auditor.notes.append((str(setting), f"not possible ({raised})"))
     elif (setting.end is None and setting.mode == "eval") or alone:
         frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
-        if frames and frames[-1].function == "expects":
+        if frames and frames[-1].function in ("expects", "refuse"):
             raise error
         got = f"inputs: got {raised} from the model, want inputs that it takes"
         raise ValueError(got) from error

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from tlm_book.attention import attention
-from tlm_book.checks import expects, expects_length, expects_positive
+from tlm_book.checks import expects, expects_length, expects_positive, refuse
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.feed_forward import (
     GATE_ACTIVATIONS,
@@ -126,8 +126,7 @@ def _mlp(layer: nn.Module, products: Products) -> Rows:
     wants = "a feed-forward layer of this book"
     if isinstance(layer, MixtureOfExperts):
         return _experts(layer)
-    expects(False, "model", f"a layer {type(layer).__name__}", wants, TypeError)
-    return layer.forward
+    refuse("model", f"a layer {type(layer).__name__}", wants, TypeError)
 
 
 def _experts(layer: MixtureOfExperts) -> Rows:

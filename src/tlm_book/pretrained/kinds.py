@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects, expects_one_of, refuse
 from tlm_book.pretrained.files import read_fields
 from tlm_book.pretrained.gpt2 import gpt2_fields, load_gpt2, save_gpt2
 from tlm_book.pretrained.hub import model_folder
@@ -83,8 +83,7 @@ def _kind_of(config: Config) -> str:
     nearest = min(differ, key=lambda kind: len(differ[kind]))
     name = differ[nearest][0] if differ[nearest] else "d_head"
     wants = f"{getattr(like[nearest], name)!r}, as in the models that transformers has of the preset {nearest!r} (train --preset {nearest})"
-    expects(False, f"model.config.{name}", repr(getattr(config, name)), wants)
-    raise AssertionError("not reached")
+    refuse(f"model.config.{name}", repr(getattr(config, name)), wants)
 
 
 SIZES = ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads", "max_len", "d_head", "dropout", "eps", "window")

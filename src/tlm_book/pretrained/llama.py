@@ -43,8 +43,8 @@ PLACES = 1 << 26  # cosines and sines, beside however small weights
 def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
     """The names of a model of this family: those lines of the tables whose weights the model has."""
     c = model.config
-    k = c.d_head or c.d_model // c.n_heads
-    Q, K = c.n_heads * k, (c.n_kv_heads or c.n_heads) * k
+    k = c.head_width
+    Q, K = c.n_heads * k, c.kv_heads * k
     rows = {"Q": slice(0, Q), "K": slice(Q, Q + K), "V": slice(Q + K, Q + 2 * K)}
     gain = "1+" if family == "gemma" else ""  # Gemma's files hold the gains less 1
     named = pairs((LLAMA_NAMES + EXPERT_NAMES.lstrip()).replace("gain", gain), c.n_layers, rows, c.n_experts or 0)
@@ -54,7 +54,7 @@ def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
 
 def expects_places(c: Config, tensors: dict[str, Tensor]) -> None:
     """ValueError for a table of cosines and sines that would be far greater than the weights."""
-    most = max(PLACES, sum(w.numel() for w in tensors.values())) // (c.d_head or c.d_model // c.n_heads)
+    most = max(PLACES, sum(w.numel() for w in tensors.values())) // c.head_width
     expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
 
 

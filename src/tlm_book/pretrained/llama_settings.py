@@ -169,8 +169,8 @@ def llama_fields(config: Config, family: str | None = None) -> dict[str, Any]:
     fields |= {
         "model_type": family,
         "architectures": [f"{FAMILIES[family][0]}ForCausalLM"],
-        "num_key_value_heads": c.n_kv_heads or c.n_heads,
-        "head_dim": c.d_head or c.d_model // c.n_heads,
+        "num_key_value_heads": c.kv_heads,
+        "head_dim": c.head_width,
         "hidden_act": theirs.get(c.activation, c.activation),
         "attention_bias": c.qkv_bias,
         "mlp_bias": c.ff_bias,

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, refuse
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import byte_strings
 
@@ -69,7 +69,7 @@ class Tokens:
         expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
         for token in range(len(self)):
             if self._known_as(token) != other._known_as(token):
-                expects(False, "other", f"token {token} = {other._shown(token)}", self._shown(token))
+                refuse("other", f"token {token} = {other._shown(token)}", self._shown(token))
 
     def _known_as(self, token: int) -> tuple[bytes, bool]:
         return self._bytes[token], token in self.specials.values()

@@ -11,7 +11,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, refuse
 from tlm_book.files import new_file, new_folder
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.checkpoint import (
@@ -107,7 +107,7 @@ def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices
     else:
         own = {name: value for name, value in {**choices, "preset": preset}.items() if name in (*SIZES, "preset") and value is not None}
         for name, value in own.items():
-            expects(False, name, value, "none: the model that is gone on from has its own")
+            refuse(name, value, "none: the model that is gone on from has its own")
         gentle: dict[str, Any] = {"lr": 1.5e-4, "token_noise": 0.0}  # it has learned much already
         choices = gentle | dict(choices)
         size, config = plan(n_bytes, **choices)

@@ -15,7 +15,7 @@ import traitlets
 from jaxtyping import Bool, Float64, Shaped, UInt8
 
 from tlm_book.arrays import as_array
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects, expects_one_of, refuse
 from tlm_book.viewer.attention.drawing import figure, head_of
 from tlm_book.viewer.base import (
     Picture,
@@ -190,7 +190,7 @@ def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n
     expects(A.size <= MAX_WEIGHTS, argument, f"{A.size} weights", f"at most {MAX_WEIGHTS}: choose layers, heads or rows")
     A = A.astype(np.float64).reshape((1,) * (4 - A.ndim) + A.shape)
     for i in np.argwhere(~np.isfinite(A))[:1]:
-        expects(False, argument, f"{A[tuple(i)]} at layer, head, row, column {i.tolist()}", "finite numbers")
+        refuse(argument, f"{A[tuple(i)]} at layer, head, row, column {i.tolist()}", "finite numbers")
     low, high = float(A.min()), float(A.max())
     expects(low >= 0, argument, f"{low:.4g}", "numbers from 0 to 1")
     # A softmax may end a rounding error above 1.
@@ -219,7 +219,7 @@ def _mask(mask: Any, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -
     expects(seen.shape == given[0].shape[2:], "mask", f"shape {seen.shape}", f"shape {given[0].shape[2:]}")
     for A in given:
         for i in np.argwhere(A * ~seen)[:1]:
-            expects(False, "mask", f"weight {A[tuple(i)]:.4g} at {i.tolist()}, where it is False", "weights of 0 there")
+            refuse("mask", f"weight {A[tuple(i)]:.4g} at {i.tolist()}, where it is False", "weights of 0 there")
     return seen
 
 

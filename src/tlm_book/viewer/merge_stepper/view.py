@@ -5,7 +5,7 @@ from typing import Any
 
 import traitlets
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_positive, refuse
 from tlm_book.viewer.base import (
     Picture,
     bdi,
@@ -147,7 +147,7 @@ def _fused_at(before: list[Any], after: list[Any], k: int) -> list[int]:
             pairs.add((before[i], before[i + 1]))
             i += 2
         else:
-            expects(False, "states", f"{token!r:.60} in state {k}", wants)
+            refuse("states", f"{token!r:.60} in state {k}", wants)
     expects(i == len(before), "states", f"state {k} without the last {len(before) - i} tokens", wants)
     expects(len(pairs) == 1, "states", f"{len(pairs)} pairs fused in state {k}", wants)
     return at
