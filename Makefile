@@ -9,7 +9,7 @@ WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 PLUGINS := --disable-plugin-autoload -p nbval.plugin -p xdist.plugin
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model rhymes clean
+.PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model essays rhymes clean
 
 help:
 	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
@@ -27,7 +27,8 @@ help:
 	@echo "make bench     measure speed beside other libraries"
 	@echo "make gpu       on a machine with a GPU: its tests, agreement with the specification, and its benchmarks"
 	@echo "make weigh     measure weight and speed of every page of the site in a browser"
-	@echo "make model     train the small model that ships with the package"
+	@echo "make model     train the model of the small world that ships with the package (an hour and a half; stopped, it goes on)"
+	@echo "make essays    train the model of the essays"
 	@echo "make rhymes    train the other one, whose heads the chapter heads looks at (minutes)"
 
 $(READY): requirements.txt pyproject.toml
@@ -90,6 +91,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
+	$(BIN)/python benchmarks/world.py
 	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
 	$(BIN)/python benchmarks/inside.py
@@ -107,6 +109,11 @@ weigh: book
 	$(BIN)/python benchmarks/keys.py
 
 model: $(READY)
+	mkdir -p _build
+	$(BIN)/python -m tlm_book.small_world --out _build/world
+	rm -rf src/tlm_book/data/world && mv _build/world src/tlm_book/data/world
+
+essays: $(READY)
 	rm -rf _build/model
 	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
 	rm -rf src/tlm_book/data/model && mv _build/model src/tlm_book/data/model

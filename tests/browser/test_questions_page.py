@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import tlm_book
 from tlm_book import Config, Tokenizer, TransformerLM, small_world
 from tlm_book.spec.transformer_lm import transformer_lm
 from tlm_book.viewer import playground, questions
@@ -196,3 +197,20 @@ def test_fits_and_has_no_fault_that_axe_finds(asleep, theme, width):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         found = page.evaluate(look)
         assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.skipif(not (Path(tlm_book.__file__).parent / "data" / "world").is_dir(), reason="the small world's model is not in src/tlm_book/data/world")
+def test_the_small_worlds_own_model(show, tmp_path):
+    """Its file is as light as promised, and its answers are those of the specification with the rounded weights."""
+    pair = small_world.model()
+    text = shared_file("tiny", *pair)
+    assert len(text.encode()) <= 1_500_000
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "tiny.js").write_text(text, encoding="utf-8")
+    page = show(questions(*pair, STORIES, file="tiny")._repr_mimebundle_()[0]["text/html"])
+    picture = wake(page, "questions")
+    for question, _ in parts(STORIES[0])[1]:
+        if picture.get_by_label("question", exact=True).input_value() != question:
+            settled(page, picture.get_by_role("button", name=question, exact=True).click)
+        answer = likeliest(pair, f"{parts(STORIES[0])[0]}\n{question}") or "nothing"
+        assert picture.locator(".reply").inner_text().startswith(f"The model answers: {answer} The story says")

@@ -8,6 +8,7 @@
 from tlm_book.small_world.check import Fault, Verdict, check, sentences
 from tlm_book.small_world.questions import answer, askable
 from tlm_book.small_world.stories import LEVELS, Level, stories, story
+from tlm_book.small_world.trained import model
 from tlm_book.small_world.world import Contradiction, World
 
-__all__ = ["LEVELS", "Contradiction", "Fault", "Level", "Verdict", "World", "answer", "askable", "check", "sentences", "stories", "story"]
+__all__ = ["LEVELS", "Contradiction", "Fault", "Level", "Verdict", "World", "answer", "askable", "check", "model", "sentences", "stories", "story"]

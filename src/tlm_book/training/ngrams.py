@@ -10,6 +10,7 @@ from torch import Tensor
 from tlm_book.checks import expects
 
 __all__ = [
+    "KneserNey",
     "bigram",
     "bigram_log_probs",
     "discount_table",
@@ -83,34 +84,46 @@ def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     return np.append(0.0, np.where((D > 0) & (D < k), D, k / 2))
 
 
+class KneserNey:
+    """The model of Kneser and Ney of an order, counted in a text once, for as many questions as there are. (T-kneser-ney)
+
+    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than `order` tokens, or when
+    V^order is no 64-bit number.
+    """
+
+    def __init__(self, train: Int[np.ndarray, "N"], order: int, vocab_size: int) -> None:
+        V = self.vocab_size = vocab_size
+        expects(len(train) > order, "train", f"{len(train)} tokens", f"more than {order}")
+        expects(V**order < 2**63, "vocab_size", V, f"V^{order} below 2^63")
+        self.tables = []
+        for k in range(1, order + 1):
+            if k == order:
+                grams, c = np.unique(gram_codes(train, k, V), return_counts=True)
+            else:  # how many different tokens stand before each
+                longer = np.unique(gram_codes(train, k + 1, V))
+                grams, c = np.unique(longer % V**k, return_counts=True)
+            D = discount_table(c)
+            histories, owner = np.unique(grams // V, return_inverse=True)
+            self.tables.append((grams, c, D, histories, np.bincount(owner, c), np.bincount(owner, D[np.minimum(c, 3)])))
+
+    def log_probs(self, history: Int[np.ndarray, "K m"], tokens: Int[np.ndarray, "K"]) -> Float[np.ndarray, "K"]:
+        """log p(b | h) for each row h of `history`, of order − 1 tokens, and token b."""
+        p, V = np.full(len(tokens), 1 / self.vocab_size), self.vocab_size
+        expects(history.shape[1] == len(self.tables) - 1, "history", f"rows of {history.shape[1]} tokens", f"{len(self.tables) - 1}")
+        for k, (grams, c, D, histories, total, taken) in enumerate(self.tables, 1):
+            h = gram_codes(history[:, len(self.tables) - k :], k - 1, V)[:, 0]
+            c_hb = look_up(grams, c, h * V + tokens)
+            c_h = look_up(histories, total, h)
+            new = c_hb - D[np.minimum(c_hb, 3)] + p * look_up(histories, taken, h)
+            p = np.where(c_h > 0, new / np.maximum(c_h, 1), p)
+        return np.log(p)
+
+
 def kneser_ney_log_probs(
     train: Int[np.ndarray, "N"], history: Int[np.ndarray, "K m"], tokens: Int[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
-    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`. (T-kneser-ney)
-
-    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than m + 1 tokens, or when
-    V^(m + 1) is no 64-bit number.
-    """
-    V, order = vocab_size, history.shape[1] + 1
-    expects(len(train) > order, "train", f"{len(train)} tokens", f"more than {order}")
-    expects(V**order < 2**63, "vocab_size", V, f"V^{order} below 2^63")
-    p = np.full(len(tokens), 1 / V)
-    for k in range(1, order + 1):
-        if k == order:
-            grams, c = np.unique(gram_codes(train, k, V), return_counts=True)
-        else:  # how many different tokens stand before each
-            longer = np.unique(gram_codes(train, k + 1, V))
-            grams, c = np.unique(longer % V**k, return_counts=True)
-        D = discount_table(c)
-        histories, owner = np.unique(grams // V, return_inverse=True)
-        total = np.bincount(owner, c)
-        taken = np.bincount(owner, D[np.minimum(c, 3)])
-        h = gram_codes(history[:, order - k :], k - 1, V)[:, 0]
-        c_hb = look_up(grams, c, h * V + tokens)
-        c_h = look_up(histories, total, h)
-        new = c_hb - D[np.minimum(c_hb, 3)] + p * look_up(histories, taken, h)
-        p = np.where(c_h > 0, new / np.maximum(c_h, 1), p)
-    return np.log(p)
+    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`: see `KneserNey`."""
+    return KneserNey(train, history.shape[1] + 1, vocab_size).log_probs(history, tokens)
 
 
 # Their losses on a held-out text

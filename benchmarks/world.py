@@ -1,0 +1,102 @@
+"""How well the model that ships with the book knows its small world, beside tables of n-grams: what each writes, read by the simulator, and what each answers
+to questions about stories that neither has seen.
+
+    python benchmarks/world.py [--rounds 500]
+
+A round is a story written at each temperature, and a story to be asked of at each level. The tables count as many stories as the model has read tokens for.
+Writes world.json and world.md; takes some twenty minutes on one core.
+"""
+
+from collections.abc import Sequence
+
+import harness
+import numpy as np
+
+from tlm_book import small_world
+from tlm_book.small_world.judging import (
+    Writing,
+    judged,
+    marked,
+    ngram_answers,
+    ngram_stories,
+    rightly_answered,
+    written_stories,
+)
+from tlm_book.tokenization import Tokenizer
+from tlm_book.training.ngrams import KneserNey
+
+LEVELS = (0, 1, 2, 3)
+TEMPERATURES = (1.0, 0.5)
+ORDERS = (3, 4, 5)
+LENGTHS = (60, 100, 150, 200, 320)  # of a story with its questions, in tokens
+NEW = 2_000_000  # seeds from here on are of stories that nobody has learned from
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def row(who: str, writing: Writing, answers: Sequence[bool]) -> dict[str, object]:
+    return {
+        "who": who,
+        "sentences of the language": percent(writing.grammatical),
+        "stories without a fault": percent(writing.consistent),
+        "own questions right": percent(writing.right) if writing.asked else "none asked",
+        "questions of new stories right": percent(float(np.mean(answers))),
+    }
+
+
+def counted_tokens(tokenizer: Tokenizer, most: int) -> np.ndarray:
+    """Stories of the same levels, one after the other, until there are so many tokens."""
+    tokens: list[int] = []
+    for seed in range(most):
+        for text in small_world.stories(1000, NEW // 2 + seed, LEVELS):
+            tokens += marked(text, tokenizer)[0]
+        if len(tokens) >= most:
+            break
+    return np.array(tokens[:most])
+
+
+def by_length(tokenizer: Tokenizer, texts: Sequence[str], found: Sequence[Sequence[bool]]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    lengths = [len(marked(text, tokenizer)[0]) for text in texts]
+    for low, high in zip((0, *LENGTHS), LENGTHS):
+        hits = [hit for n, answers in zip(lengths, found) for hit in answers if low < n <= high]
+        if hits:
+            rows.append({"tokens": f"{low + 1} to {high}", "questions": len(hits), "right": percent(float(np.mean(hits)))})
+    return rows
+
+
+def page(entries: harness.Entries) -> str:
+    said = lambda report: (
+        f"{harness.table(report['rows'])}\n\nThe model's answers by the length of story and questions:\n\n{harness.table(report['lengths'])}\n\n"
+        f"{report['rounds']} stories written by each, {report['asked']} questions, stories of levels {LEVELS[0]} to {LEVELS[-1]}; "
+        f"the tables have counted {report['counted'] / 1e6:.1f} million tokens; {harness.about(report['machine'])}."
+    )
+    return "# What the model of the small world knows\n\nWritten by world.py.\n\n" + harness.sections(entries, said)
+
+
+def main() -> None:
+    options = harness.parser(__doc__, rounds=500).parse_args()
+    if options.write:
+        return harness.rewrite(options.out, "world", page)
+    model, tokenizer = small_world.model()
+    texts = small_world.stories(options.rounds, NEW, LEVELS)
+    found = [rightly_answered(model, tokenizer, [text]) for text in texts]
+    answers = [hit for hits in found for hit in hits]
+    rows = [row(f"the model, temperature {t:g}", judged(written_stories(model, tokenizer, options.rounds, t)), answers) for t in TEMPERATURES]
+    counted = counted_tokens(tokenizer, 40_000 * options.rounds)
+    for order in ORDERS:
+        table, before = KneserNey(counted, order, len(tokenizer)), counted[1 - order :]
+        few = options.rounds // 5
+        written = ngram_stories(table, tokenizer, few, before, model.config.max_len - 1)
+        rows.append(row(f"n-grams of order {order}", judged(written), ngram_answers(table, tokenizer, texts[:few], before)))
+    report = {
+        "machine": harness.torch_machine(), "rounds": options.rounds, "asked": len(answers), "counted": len(counted),
+        "rows": rows, "lengths": by_length(tokenizer, texts, found),
+    }  # fmt: skip
+    harness.write(options.out, "world", report, page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""`python -m tlm_book.small_world --out DIR`: train the model of the small world. Written by hand."""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tlm_book.small_world",
+        description="Train the model of the small world, which answers what is asked of its stories: some 90 minutes on two cores. Stopped, the same command goes on.",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes: a folder that does not exist yet")
+    parser.add_argument("--tokens", type=int, metavar="N", help="how many tokens to read in all (default: as many as the model that comes with the book)")
+    given = parser.parse_args(arguments)
+    if given.out.exists():
+        parser.error(f"--out: got {given.out}, which exists; want a folder that does not")
+    if given.tokens is not None and given.tokens < 1:
+        parser.error(f"--tokens: got {given.tokens}, want at least 1")
+    from tlm_book.small_world.learning import (  # torch is needed only here
+        Settings,
+        learn,
+    )
+
+    settings = Settings() if given.tokens is None else Settings(tokens=given.tokens)
+    try:
+        learn(given.out, settings)
+    except KeyboardInterrupt:
+        sys.exit(f"stopped; kept in {given.out}.state: the same command goes on")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,187 @@
+"""Training the model of the small world, lesson by lesson; stopped, it goes on where it was. Written by hand.
+
+    python -m tlm_book.small_world --out world
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from tlm_book.checks import expects_positive
+from tlm_book.loss import shift
+from tlm_book.small_world.judging import rightly_answered
+from tlm_book.small_world.lessons import (
+    COPY,
+    LESSONS,
+    Lesson,
+    batch_of,
+    copied,
+    text_of,
+)
+from tlm_book.small_world.stories import Level, stories
+from tlm_book.tokenization import Tokenizer
+from tlm_book.training.config import TrainConfig
+from tlm_book.training.distributed import DistContext
+from tlm_book.training.folder import save
+from tlm_book.training.interrupts import stop_signal
+from tlm_book.training.loop import train_step
+from tlm_book.training.muon import Together, muon_for
+from tlm_book.transformer_lm import Config, TransformerLM
+
+__all__ = ["SETTINGS", "Settings", "learn", "rate", "settings", "share_right", "world_tokenizer"]
+
+
+class Settings(NamedTuple):
+    """What does not change from lesson to lesson.
+
+    vocab_size, stories   of the tokenizer, and how many stories it learns from
+    tokens                how many are read in all
+    lr, lr_beside         the rates of Muon and of AdamW, reached after `warmup` steps; over the last share `cooling` of the tokens
+                          they fall in a line to `lowest` of themselves
+    every                 steps from one look at new stories to the next
+    """
+
+    vocab_size: int = 1792
+    stories: int = 8000
+    tokens: int = 20_000_000
+    lr: float = 0.003
+    lr_beside: float = 0.002
+    warmup: int = 200
+    cooling: float = 0.25
+    lowest: float = 0.03
+    seed: int = 0
+    every: int = 50
+
+
+SETTINGS = Settings()  # those of the model that comes with the book
+
+
+def settings(vocab_size: int = SETTINGS.vocab_size) -> Config:
+    """The model: 0.99 million weights in six blocks, with what has become usual since 2020."""
+    return Config(
+        vocab_size, d_model=128, d_ff=240, n_layers=6, n_heads=4, max_len=320, activation="gelu", norm_kind="rms", eps=1e-5, eps_mode="inside",
+        pe="rotary", qk_norm=True, tied=True, embed_scale=True, out_bias=False, unembed_bias=False, ff_bias=False,
+    )  # fmt: skip
+
+
+def world_tokenizer(vocab_size: int, count: int = SETTINGS.stories, seed: int = 0) -> Tokenizer:
+    """Learned from stories of all levels: nearly every word is one token."""
+    return Tokenizer.train(stories(count, seed), vocab_size)
+
+
+def rate(step: int, tokens: int, s: Settings) -> float:
+    """What the learning rates are multiplied by at a step before which so many tokens were read: up, level, down."""
+    left = max(0, s.tokens - tokens) / (s.cooling * s.tokens)
+    return min((step + 1) / s.warmup, 1.0, s.lowest + (1 - s.lowest) * left)
+
+
+def share_right(kind: Level | str, model: TransformerLM, tokenizer: Tokenizer, count: int = 40) -> float:
+    """The share of what is answered (copied) rightly in new rows of this kind, always the same ones."""
+    chance = random.Random("held out")
+    if kind == COPY:
+        found = _rightly_copied(model, tokenizer, chance)
+    else:
+        found = rightly_answered(model, tokenizer, [text_of(kind, chance) for _ in range(count)])
+    return sum(found) / len(found)
+
+
+@torch.no_grad()
+def _rightly_copied(model: TransformerLM, tokenizer: Tokenizer, chance: random.Random) -> list[bool]:
+    rows = [copied(64, len(tokenizer), chance) for _ in range(16)]
+    x, weights = (torch.tensor(part) for part in zip(*rows))
+    hits = model.eval()(shift(x, tokenizer.start)).argmax(-1) == x
+    return hits[weights > 0].tolist()
+
+
+class _Course:
+    """The state of a run: everything that goes on when it is taken up again."""
+
+    def __init__(self, s: Settings, lessons: Sequence[Lesson], config: Config | None) -> None:
+        self.s, self.lessons = s, lessons
+        self.tokenizer = world_tokenizer(s.vocab_size, s.stories, s.seed)
+        torch.manual_seed(s.seed)
+        self.model = TransformerLM(config or settings(len(self.tokenizer)))
+        self.optimizer: Together = muon_for(self.model, s.lr, s.lr_beside)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.step, self.tokens, self.lesson, self.since, self.seconds = 0, 0, 0, 0, 0.0
+        self.log: list[dict[str, Any]] = []
+
+    _NUMBERS = ("step", "tokens", "lesson", "since", "seconds", "log")
+
+    def keep(self, path: Path) -> None:
+        part = path.with_name(path.name + ".part")
+        numbers = {name: getattr(self, name) for name in self._NUMBERS}
+        torch.save({**numbers, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, part)
+        part.replace(path)
+
+    def take_up(self, path: Path) -> None:
+        kept = torch.load(path, weights_only=True)
+        self.model.load_state_dict(kept["model"])
+        self.optimizer.load_state_dict(kept["optimizer"])
+        for name in self._NUMBERS:
+            setattr(self, name, kept[name])
+
+    def train_config(self) -> TrainConfig:
+        first = self.lessons[0]
+        steps = max(self.s.warmup, self.s.tokens // (first.batch * first.context))
+        return TrainConfig(
+            steps=steps, batch_size=first.batch, lr=self.s.lr, min_lr=self.s.lowest, warmup=self.s.warmup, weight_decay=0.0, seed=self.s.seed
+        )
+
+    def advance(self) -> float:
+        """One step; its loss."""
+        begun = time.perf_counter()
+        for group, lr in zip(self.optimizer.param_groups, self.rates):
+            group["lr"] = lr * rate(self.step, self.tokens, self.s)
+        tokens, weights = batch_of(self.lessons[self.lesson], self.tokenizer, self.s.seed, self.step)
+        loss, _ = train_step(self.model.train(), self.optimizer, shift(tokens, self.tokenizer.start), tokens, self.train_config(), weights)
+        self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
+        self.seconds += time.perf_counter() - begun
+        return loss
+
+    def look(self, loss: float) -> str:
+        """Judge the model on new rows of this lesson, of those before it and of the next; perhaps the lesson is over. What there is to say."""
+        begun, lesson = time.perf_counter(), self.lessons[self.lesson]
+        kinds = dict.fromkeys(one.kinds[-1] for one in self.lessons[: self.lesson + 2])
+        right = {kind: share_right(kind, self.model, self.tokenizer) for kind in kinds}
+        self.seconds += time.perf_counter() - begun
+        self.log.append({"step": self.step, "tokens": self.tokens, "lesson": self.lesson, "loss": loss, "right": list(right.values()), "seconds": round(self.seconds)})
+        said = f"step {self.step:6,}  {self.tokens / 1e6:5.2f} M tokens  lesson {self.lesson}  loss {loss:.3f}  right {' '.join(f'{r:.2f}' for r in right.values())}"
+        if (right[lesson.kinds[-1]] >= lesson.enough or self.step - self.since >= lesson.most) and self.lesson + 1 < len(self.lessons):
+            self.lesson, self.since = self.lesson + 1, self.step
+        return f"{said}  {self.seconds / 60:.1f} min"
+
+
+def learn(
+    out: Path, s: Settings = SETTINGS, lessons: Sequence[Lesson] = LESSONS, config: Config | None = None, progress: bool = True
+) -> Path:
+    """Train the model of the small world and write it to the folder `out`, which does not exist yet.
+
+    Beside it stands `out`.state while it trains; when that file exists, it goes on from there. Ctrl-C keeps it.
+    `config` is `settings` of the tokenizer's size when it is None. FileExistsError for a folder that exists, ValueError for settings below 1.
+    """
+    expects_positive(vocab_size=s.vocab_size, stories=s.stories, tokens=s.tokens, every=s.every)
+    if out.exists():
+        raise FileExistsError(f"out: got {out}, which exists; want a folder that does not")
+    course, kept = _Course(s, lessons, config), out.with_name(out.name + ".state")
+    if kept.exists():
+        course.take_up(kept)
+    with stop_signal(DistContext()) as stopped:
+        while course.tokens < s.tokens:
+            loss = course.advance()
+            if course.step % s.every == 0 or course.tokens >= s.tokens:
+                said = course.look(loss)
+                course.keep(kept)
+                if progress:
+                    print(said, flush=True)
+            if stopped():
+                course.keep(kept)
+                raise KeyboardInterrupt
+    save(out, course.model.eval(), course.tokenizer, config=course.train_config(), log=course.log)
+    kept.unlink(missing_ok=True)
+    return out

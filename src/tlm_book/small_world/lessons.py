@@ -1,0 +1,100 @@
+"""What the model of the small world learns from, from small to large: copying, facts, and stories in which more and more happens. Written by hand."""
+
+import random
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tlm_book.small_world.judging import marked
+from tlm_book.small_world.stories import LEVELS, Level, story
+from tlm_book.small_world.words import PEOPLE, PLACES, THINGS, said
+from tlm_book.tokenization import Tokenizer
+
+__all__ = ["COMPANY", "COPY", "FACTS", "LESSONS", "Lesson", "batch_of", "company", "copied", "facts", "row_of", "text_of"]
+
+COPY, FACTS, COMPANY = "copy", "facts", "company"  # rows that are no stories: see `copied`, `facts` and `company`
+
+
+class Lesson(NamedTuple):
+    """Each row of a step is of one of these kinds, in turn: a level of stories, COPY, FACTS or COMPANY.
+
+    context, batch   how many tokens a row has, and a step rows
+    enough, most     it ends when the share of right answers in new rows of its last kind reaches `enough`, or after `most` steps
+    """
+
+    kinds: tuple[Level | str, ...]
+    context: int
+    batch: int
+    enough: float = 0.9
+    most: int = 100_000
+
+
+THREE = Level(3, 3, 0, 2, 0, 8, plain=True)  # nothing happens: who is where, and what
+L0, L1, L2, L3, L4 = LEVELS
+LESSONS = (
+    Lesson((COPY,), 64, 24),
+    Lesson((COPY, FACTS, FACTS, FACTS), 96, 16, most=900),
+    Lesson((COPY, FACTS, FACTS, COMPANY, THREE, THREE), 128, 12, 0.8),
+    Lesson((COPY, FACTS, COMPANY, THREE, L0, L0), 128, 12, 0.85, most=2000),
+    Lesson((COPY, COMPANY, THREE, L0, L0, L1, L1, L1), 160, 10, 0.8, most=1200),
+    Lesson((COPY, COMPANY, THREE, L0, L1, L1, L2, L2, L2), 192, 10, 0.8, most=1200),
+    Lesson((L0, L1, L1, L2, L2, L3, L3), 288, 8),
+)
+QUESTIONS = 8  # to each story while learning
+ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1
+
+
+def copied(n: int, vocab_size: int, chance: random.Random) -> tuple[list[int], list[float]]:
+    """A row in which 8 to 24 tokens drawn at random come again and again; only what is repeated weighs."""
+    k = chance.randrange(8, 25)
+    again = [chance.randrange(vocab_size) for _ in range(k)] * (n // k + 1)
+    return again[:n], ([0.0] * (k + 1) + [1.0] * n)[:n]
+
+
+def facts(chance: random.Random) -> str:
+    """Who or what was where, each told in the same words and asked once."""
+    names = chance.sample(list(PEOPLE), k=chance.randint(2, 6)) if chance.random() < 0.5 else ["the " + x for x in chance.sample(list(THINGS), k=chance.randint(2, 6))]
+    where = {name: chance.choice(list(PLACES)) for name in names}
+    told = " ".join(f"{name[0].upper()}{name[1:]} was {PLACES[p]} the {p}." for name, p in where.items())
+    asked = "".join(f"Where was {name}? {PLACES[where[name]].capitalize()} the {where[name]}.\n" for name in chance.sample(names, k=len(names)))
+    return f"{told}\n{asked}"
+
+
+def company(chance: random.Random) -> str:
+    """Who was where, and who was with whom."""
+    names, places = chance.sample(list(PEOPLE), k=chance.randint(2, 5)), chance.sample(list(PLACES), k=2)
+    where = {name: chance.choice(places) for name in names}
+    told = " ".join(f"{name} was {PLACES[p]} the {p}." for name, p in where.items())
+    others = {name: [o for o in names if o != name and where[o] == where[name]] or ["Nobody"] for name in names}
+    asked = "".join(f"Who was with {name}? {said(others[name])}.\n" for name in chance.sample(names, k=len(names)))
+    return f"{told}\n{asked}"
+
+
+def text_of(kind: Level | str, chance: random.Random) -> str:
+    """A story of this level, FACTS or COMPANY, with its questions."""
+    if isinstance(kind, Level):
+        return story(kind, chance)
+    return facts(chance) if kind == FACTS else company(chance)
+
+
+def row_of(kind: Level | str, n: int, tokenizer: Tokenizer, chance: random.Random) -> tuple[list[int], list[float]]:
+    """A row of n tokens of this kind and how much each weighs: in stories a token of an answer `ANSWER` and any other 1, in FACTS and COMPANY only answers."""
+    if kind == COPY:
+        return copied(n, len(tokenizer), chance)
+    kind, other = (kind._replace(questions=QUESTIONS), 1.0) if isinstance(kind, Level) else (kind, 0.0)
+    tokens: list[int] = []
+    weights: list[float] = []
+    while len(tokens) < n:
+        more, of_answer = marked(text_of(kind, chance), tokenizer)
+        tokens, weights = tokens + more, weights + [ANSWER if a else other for a in of_answer]
+    return tokens[:n], weights[:n]
+
+
+def batch_of(lesson: Lesson, tokenizer: Tokenizer, seed: int, step: int) -> tuple[Int[Tensor, "batch n"], Float[Tensor, "batch n"]]:
+    """New rows, the kinds in turn, and how much each token weighs; the same for the same seed and step."""
+    chance = random.Random(f"{seed} {step}")
+    first = step * lesson.batch
+    rows = [row_of(lesson.kinds[(first + i) % len(lesson.kinds)], lesson.context, tokenizer, chance) for i in range(lesson.batch)]
+    return torch.tensor([tokens for tokens, _ in rows]), torch.tensor([weights for _, weights in rows])

@@ -1,0 +1,121 @@
+"""The lessons of the small world: what they hold is true, they end when they should, and a course that was stopped goes on as if it had not been."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tlm_book.small_world import LEVELS, check, learning
+from tlm_book.small_world.learning import Settings, learn, rate
+from tlm_book.small_world.lessons import (
+    ANSWER,
+    COMPANY,
+    COPY,
+    FACTS,
+    LESSONS,
+    Lesson,
+    batch_of,
+    company,
+    copied,
+    facts,
+    row_of,
+    text_of,
+)
+from tlm_book.training import load
+from tlm_book.transformer_lm import Config
+
+TINY = Settings(vocab_size=700, stories=60, tokens=800, warmup=3, every=2)
+LESSONS_TINY = (Lesson((COPY,), 32, 3, enough=2, most=4), Lesson((COPY, FACTS), 40, 2, enough=2, most=2), Lesson((COMPANY, LEVELS[0]), 48, 2, enough=0))
+SMALL = Config(700, d_model=16, d_ff=16, n_layers=1, n_heads=2, max_len=400, pe="rotary", tied=True)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learning.world_tokenizer(700, 60)
+
+
+@pytest.mark.parametrize("write", [facts, company])
+def test_the_simulator_finds_no_fault_in_facts_and_company(write):
+    """Of facts, where they are about people; of things they are told in words that no story uses ("The key was")."""
+    texts = [text for text in (write(random.Random(i)) for i in range(200)) if "he " not in text.split(" was ")[0]]
+    assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(check, texts))
+    if write is company:
+        answers = [line.partition("? ")[2] for text in texts for line in text.splitlines()[1:]]
+        assert {"Nobody."} < set(answers) and any(" and " in a for a in answers)
+
+
+def test_what_is_copied_comes_again_and_only_then_weighs():
+    for seed in range(50):
+        row, weights = copied(64, 1000, random.Random(seed))
+        k = weights.index(1.0) - 1
+        assert len(row) == len(weights) == 64 and 8 <= k <= 24 and row[k:] == row[:-k] and len(set(row[:k])) >= k - 2
+        assert set(weights[: k + 1]) == {0.0} and set(weights[k + 1 :]) == {1.0}
+
+
+@pytest.mark.parametrize("kind", [FACTS, COMPANY, LEVELS[1]])
+def test_what_weighs_is_the_answers(kind, tokenizer):
+    row, weights = row_of(kind, 400, tokenizer, random.Random(1))
+    assert len(row) == len(weights) == 400
+    assert set(weights) == {ANSWER, 1.0 if kind == LEVELS[1] else 0.0}
+    answers = tokenizer.decode([t for t, w in zip(row, weights) if w == ANSWER])
+    first = text_of(kind, random.Random(1)) if isinstance(kind, str) else tokenizer.decode(row).split("<|")[0]
+    wanted = "".join(line.partition("?")[2] for line in first.splitlines() if "?" in line and '"' not in line)
+    assert answers.startswith(wanted) and wanted
+
+
+def test_rows_take_the_kinds_in_turn_and_are_the_same_again(tokenizer):
+    lesson = LESSONS_TINY[1]
+    tokens, weights = batch_of(lesson, tokenizer, 0, 3)
+    again, _ = batch_of(lesson, tokenizer, 0, 3)
+    other, _ = batch_of(lesson, tokenizer, 0, 4)
+    assert tokens.shape == weights.shape == (2, 40) and torch.equal(tokens, again) and not torch.equal(tokens, other)
+    assert set(weights[0].tolist()) == {0.0, 1.0} and set(weights[1].tolist()) == {0.0, ANSWER}
+
+
+def test_up_level_down():
+    s = Settings(tokens=1000, warmup=10, cooling=0.25, lowest=0.1)
+    assert [rate(0, 0, s), rate(4, 50, s), rate(9, 90, s), rate(50, 750, s)] == [0.1, 0.5, 1.0, 1.0]
+    assert rate(60, 875, s) == pytest.approx(0.55) and rate(70, 1000, s) == rate(80, 1001, s) == 0.1
+
+
+def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys):
+    whole = learn(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
+    said = capsys.readouterr().out.splitlines()
+    log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
+    assert len(said) == len(log) and [entry["lesson"] for entry in log] == [0, 0, 1] + [2] * (len(log) - 3)
+    assert log[-1]["tokens"] >= 800 and not (tmp_path / "whole.state").exists()
+
+    true_step, done = learning.train_step, []
+
+    def interrupted(*args):
+        done.append(None)
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        return true_step(*args)
+
+    monkeypatch.setattr(learning, "train_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+    assert not (tmp_path / "again").exists()
+    again = learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+    assert capsys.readouterr().out == ""
+    (a, _), (b, _) = load(whole), load(again)
+    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
+    with pytest.raises(FileExistsError, match="out: got"):
+        learn(again, TINY, LESSONS_TINY, SMALL)
+
+
+def test_the_model_has_at_most_a_million_weights():
+    from tlm_book.transformer_lm import TransformerLM
+
+    assert sum(w.numel() for w in TransformerLM(learning.settings()).parameters()) <= 1_000_000
+    assert max(lesson.context for lesson in LESSONS) <= learning.settings().max_len
+
+
+@pytest.mark.parametrize("given, word", [(["--out", "."], "--out: got"), (["--out", "new", "--tokens", "0"], "--tokens: got 0"), ([], "--out")])
+def test_the_command_refuses_at_once(given, word, tmp_path):
+    run = subprocess.run([sys.executable, "-m", "tlm_book.small_world", *given], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 2 and word in run.stderr and "Traceback" not in run.stderr
