@@ -612,16 +612,14 @@ def test_the_icons_of_the_theme_are_there(reader, site):
 @pytest.mark.parametrize("as_file", [False, True])
 @pytest.mark.parametrize("file, kind", [("book/index", "questions"), ("book/playground", "playground")])
 def test_the_model_wakes_when_it_is_asked_to(reader, site, file, kind, as_file):
-    """No weights and no script of theirs before; one file after, its weights at most 1.5 MB; over http and from a folder."""
+    """No weights and no script of theirs before; one file of at most 1.5 MB after; over http and from a folder."""
     home = SITE.as_uri() if as_file else site
     page, faults = open_page(reader, f"{home}/{file}.html", home)
     page.mouse.wheel(0, 3000)
     assert not [name for name in page.evaluate(LOADED) if "small_world" in name] and page.evaluate("globalThis.tlmPictures") is None
     page.locator(".tlm-wake").click()
     page.wait_for_selector(f"[data-tlm-{kind}][data-ready]", timeout=60_000)
-    text = (SITE / "_static" / "small_world.js").read_text(encoding="utf-8")
-    (weights,) = re.findall(r'"bytes":"([^"]*)"', text)
-    assert 1_000_000 < len(weights) <= 1_500_000 and len(text.encode()) <= 1_600_000
+    assert (SITE / "_static" / "small_world.js").stat().st_size <= 1_500_000
     for viewport in (PHONE, WIDE):
         page.set_viewport_size(viewport)
         faults += width_faults(page)

@@ -78,9 +78,13 @@ def module(picture: str, *parts: str) -> str:
     """The ES module of a picture: what all share, then the parts in its folder, the last of which is view.js. A line
     `const OWN = "view.css";` gives the text of that file its name. Lines of comment and indents stay out of the page.
     """
-    here = Path(__file__).parent
+    return script("base", *(f"{picture}/{part}" for part in (*parts, "view")))
+
+
+def script(*files: str) -> str:
+    """The text of these files of the viewer, one after the other, as `module` puts it into a page."""
     lines = []
-    for file in (here / "base.js", *(here / picture / f"{part}.js" for part in (*parts, "view"))):
+    for file in (Path(__file__).parent / f"{name}.js" for name in files):
         for line in file.read_text(encoding="utf-8").splitlines():
             style = re.fullmatch(r'const (\w+) = "(\w+\.css)";', line)
             if style:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tlm_book.viewer.base import HOST
+from tlm_book.viewer.base import HOST, script
 from tlm_book.viewer.playground.file import OfModel, data_of
 from tlm_book.viewer.playground.view import Playground
 from tlm_book.viewer.questions.view import Questions
@@ -17,11 +17,14 @@ def shared_file(file: str, model: Any, tokenizer: Any) -> str:
     TypeError and ValueError as in `playground`.
     """
     data = json.dumps(data_of(model, tokenizer), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    draw = "".join(_drawing(picture) for picture in (Playground, Questions))
-    return f'{{const theModel = {data};\n(globalThis.tlmPictures ??= {{}})["{file}"] = {{{draw}}};}}\n'
+    common = script("base", *(f"playground/{part}" for part in ("tokens", "model", "slices", "asking")))
+    draw = "".join(_drawing(picture, common) for picture in (Playground, Questions))
+    return f'(() => {{\nconst theModel = {data};\n{common}(globalThis.tlmPictures ??= {{}})["{file}"] = {{{draw}}};\n}})();\n'
 
 
-def _drawing(picture: type[OfModel]) -> str:
-    """A function of a picture's name and state: the picture's module, then the host that a page of its own would have."""
+def _drawing(picture: type[OfModel], common: str) -> str:
+    """A function of a picture's name and state: what its module has beyond `common`, with which both modules begin, and the host that a page of its own
+    would have."""
     host = HOST.format(kind=picture._word, name="' + name + '", state="{...given, data: {...theModel, ...given.data}}")
-    return f"{picture._word}(name, given) {{\n{picture._esm.replace('export default viewer;', '')}{host}}},\n"
+    own = picture._esm.removeprefix(common).replace("export default viewer;", "")
+    return f"{picture._word}(name, given) {{\n{own}{host}}},\n"
