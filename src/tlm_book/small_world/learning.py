@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from tlm_book.checks import expects_positive
@@ -104,7 +104,7 @@ def _rightly_copied(model: TransformerLM, tokenizer: Tokenizer, chance: random.R
 
 
 class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
-    """The batches of a lesson from a step on; each of several workers makes every so manieth."""
+    """The batches of a lesson from a step on; of k workers each makes every k-th."""
 
     def __init__(self, lesson: Lesson, tokenizer: Tokenizer, seed: int, step: int) -> None:
         self.lesson, self.tokenizer, self.seed, self.step = lesson, tokenizer, seed, step
@@ -124,7 +124,7 @@ class _Course:
         self.tokenizer = world_tokenizer(s.vocab_size, s.stories, s.seed)
         torch.manual_seed(s.seed)
         self.model = TransformerLM(config or settings(len(self.tokenizer))).to(choose_device(device))
-        self.trained = torch.compile(self.model, dynamic=False) if compile else self.model
+        self.trained = cast(nn.Module, torch.compile(self.model, dynamic=False)) if compile else self.model
         self.optimizer: Together = muon_for(self.model, s.lr, s.lr_beside)
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.recorded: dict[torch.Size, RecordedStep] = {}
