@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "named", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +55,7 @@ def expects_names(given: Iterable[str], names: Sequence[str]) -> None:
 Kind = TypeVar("Kind")
 
 
-def named(kind: type[Kind]) -> type[Kind]:
+def with_suggestions(kind: type[Kind]) -> type[Kind]:
     """The dataclass, which answers to an unknown field with the nearest that there is. TypeError, as before."""
     made: Any = kind
 

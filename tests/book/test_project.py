@@ -89,7 +89,7 @@ def test_the_wheel_is_whole(wheel_site):
         "model, tokenizer = tr.shipped()\n"
         "assert len(tokenizer) == model.config.vocab_size\n"
         "import tlm_book.derivation.coq as c\n"
-        "assert all('Qed.' in c.source(name) for name in c.FILES)"
+        "assert all('Qed.' in c.source(name) for name in c.PROOF_FILES)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})
 

@@ -113,5 +113,5 @@ def test_signatures_are_as_written():
     assert shown["spec.operators.causal_mask"] == 'causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]'
     assert shown["attention.CausalAttention"] == "class CausalAttention(d_model: int, d_head: int | None = None)"
     assert shown["transformer_lm.settings.Settings"].splitlines()[:2] == ["class Settings", "    vocab_size: int  # V"]
-    members = {member.name: member.signature for member in ENTRIES["transformer_lm.settings.Config"].members}
+    members = {member.name: member.signature for member in ENTRIES["transformer_lm.presets.Config"].members}
     assert members["Config.gpt2"] == 'classmethod gpt2(vocab_size: int = 50257, **changes: Any) -> "Config"'

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from tlm_book.small_world import LEVELS, check, learning
-from tlm_book.small_world.learning import Settings, learn, rate
+from tlm_book.small_world import LEVELS, learning, proofread
+from tlm_book.small_world.learning import RunSettings, learn_world, rate
 from tlm_book.small_world.lessons import (
     ANSWER,
     COMPANY,
@@ -27,7 +27,7 @@ from tlm_book.small_world.lessons import (
 from tlm_book.training import load
 from tlm_book.transformer_lm import Config
 
-TINY = Settings(vocab_size=700, stories=60, tokens=800, warmup=3, every=2)
+TINY = RunSettings(vocab_size=700, stories=60, tokens=800, warmup=3, every=2)
 LESSONS_TINY = (Lesson((COPY,), 32, 3, enough=2, most=4), Lesson((COPY, FACTS), 40, 2, enough=2, most=2), Lesson((COMPANY, LEVELS[0]), 48, 2, enough=0))
 SMALL = Config(700, d_model=16, d_ff=16, n_layers=1, n_heads=2, max_len=400, pe="rotary", tied=True)
 
@@ -41,7 +41,7 @@ def tokenizer():
 def test_the_simulator_finds_no_fault_in_facts_and_company(write):
     """Of facts, where they are about people; of things they are told in words that no story uses ("The key was")."""
     texts = [text for text in (write(random.Random(i)) for i in range(200)) if "he " not in text.split(" was ")[0]]
-    assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(check, texts))
+    assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(proofread, texts))
     if write is company:
         answers = [line.partition("? ")[2] for text in texts for line in text.splitlines()[1:]]
         assert {"Nobody."} < set(answers) and any(" and " in a for a in answers)
@@ -76,13 +76,13 @@ def test_rows_take_the_kinds_in_turn_and_are_the_same_again(tokenizer):
 
 
 def test_up_level_down():
-    s = Settings(tokens=1000, warmup=10, cooling=0.25, lowest=0.1)
+    s = RunSettings(tokens=1000, warmup=10, cooling=0.25, lowest=0.1)
     assert [rate(0, 0, s), rate(4, 50, s), rate(9, 90, s), rate(50, 750, s)] == [0.1, 0.5, 1.0, 1.0]
     assert rate(60, 875, s) == pytest.approx(0.55) and rate(70, 1000, s) == rate(80, 1001, s) == 0.1
 
 
 def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys):
-    whole = learn(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
+    whole = learn_world(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
     said = capsys.readouterr().out.splitlines()
     log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert len(said) == len(log) and [entry["lesson"] for entry in log] == [0, 0, 1] + [2] * (len(log) - 3)
@@ -98,14 +98,14 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(learning, "train_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+        learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert not (tmp_path / "again").exists()
-    again = learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+    again = learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert capsys.readouterr().out == ""
     (a, _), (b, _) = load(whole), load(again)
     assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
     with pytest.raises(FileExistsError, match="out: got"):
-        learn(again, TINY, LESSONS_TINY, SMALL)
+        learn_world(again, TINY, LESSONS_TINY, SMALL)
 
 
 def test_the_model_has_at_most_a_million_weights():

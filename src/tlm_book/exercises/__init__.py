@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects
-from tlm_book.exercises.grading import Exercise, Fault, Result
+from tlm_book.exercises.grading import Exercise, Grade, WrongAnswer
 
-__all__ = ["Result", "check", "chapters", "exercises"]
+__all__ = ["Grade", "check", "chapters", "exercises"]
 
 
 def chapters() -> list[str]:
@@ -35,7 +35,7 @@ def exercises(chapter: str) -> dict[str, Exercise]:
     return {f"{chapter}-{number}": exercise for number, exercise in enumerate(graders, start=1)}
 
 
-def check(exercise: str, answer: Any) -> Result:
+def check(exercise: str, answer: Any) -> Grade:
     """Grade an answer to an exercise of the book; say what is wrong with it, not how it is done.
 
     `exercise` is the chapter's name and the number of the exercise, such as "attention-3".
@@ -60,8 +60,8 @@ def check(exercise: str, answer: Any) -> Result:
     expects(name in known, "exercise", repr(exercise), f"one of {', '.join(known)}")
     try:
         hint = known[name].judge(answer)
-    except Fault as fault:
+    except WrongAnswer as fault:
         hint = str(fault)
     except (Exception, SystemExit, GeneratorExit) as error:  # an object that cannot be looked at: its ==, its length, its numbers raise
         hint = f"The answer cannot be compared with what is wanted: that raises {type(error).__name__}."
-    return Result(name, hint, known[name].wants)
+    return Grade(name, hint, known[name].wants)
