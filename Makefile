@@ -112,16 +112,19 @@ model: $(READY)
 	mkdir -p _build
 	$(BIN)/python -m tlm_book.small_world --out _build/world
 	rm -rf src/tlm_book/data/world && mv _build/world src/tlm_book/data/world
+	$(BIN)/python book/_tools/curves.py
 
 essays: $(READY)
 	rm -rf _build/model
 	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
 	rm -rf src/tlm_book/data/model && mv _build/model src/tlm_book/data/model
+	$(BIN)/python book/_tools/curves.py
 
 rhymes: $(READY)
 	rm -rf _build/rhymes
 	OMP_NUM_THREADS=1 $(BIN)/python -c "from tlm_book.heads import train_rhymes; train_rhymes('_build/rhymes')"
 	rm -rf src/tlm_book/data/rhymes && mv _build/rhymes src/tlm_book/data/rhymes
+	$(BIN)/python book/_tools/curves.py
 
 clean:
 	rm -rf _build .venv

@@ -20,8 +20,10 @@
     document.head.append(script);
   }
 
-  // How well a word of the question fits one of these: the same word 1, its beginning less, else 0.
-  const fit = (asked, words) => words.reduce((best, word) => Math.max(best, word === asked ? 1 : asked.length > 2 && word.startsWith(asked) ? 0.7 : 0), 0);
+  // How well a word of the question fits one of these: the same word 1, its beginning less, the word with an ending (masks, masking) less still, else 0.
+  const ended = (asked, word) => word.length > 3 && asked.startsWith(word) && asked.length <= word.length + 3;
+  const one = (asked, word) => word === asked ? 1 : asked.length > 2 && word.startsWith(asked) ? 0.7 : ended(asked, word) ? 0.6 : 0;
+  const fit = (asked, words) => words.reduce((best, word) => Math.max(best, one(asked, word)), 0);
 
   // A word counts the more the rarer it is; one of the title counts more than others; a short title is about its word.
   function best(question) {

@@ -544,6 +544,27 @@ def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, c
     assert not faults
 
 
+FIELD = {  # words of the field as people type them, and the place that must be among the first three
+    "label smoothing": "loss.html#T-label-smoothing", "kneser-ney smoothing": "glossary.html#term-smoothing",
+    "weight tying": "glossary.html#term-tied-embedding", "gradient checkpointing": "glossary.html#term-activation-checkpointing",
+    "backpropagation": "glossary.html#term-backpropagation", "quantization": "glossary.html#term-quantization",
+    "flashattention": "glossary.html#term-flashattention", "KV caches": "glossary.html#term-key-value-cache",
+}  # fmt: skip
+
+
+def test_the_search_knows_the_words_of_the_field(reader, site):
+    page, faults = open_page(reader, f"{site}/book/bibliography.html", site)
+    page.keyboard.press("Control+k")
+    box = page.locator("#pst-search-dialog input[type=search]")
+    for asked, place in FIELD.items():
+        box.fill(asked)
+        page.wait_for_function("(place) => [...document.querySelectorAll('#pst-search-dialog ul.places li:nth-child(-n+3) a')].some((a) => a.href.endsWith(place))",
+                               arg=place, timeout=20_000)
+    box.fill("zyzzyva")
+    page.wait_for_function("!document.querySelector('#pst-search-dialog ul.places a')", timeout=20_000)
+    assert not faults
+
+
 def test_formulas_side_by_side_stand_below_one_another_on_a_phone(reader, site):
     page, faults = open_page(reader, f"{site}/book/heads.html", site, tab="phone", viewport=PHONE)
     wide = page.evaluate("[...document.querySelectorAll('div.math > .katex-display')].filter((e) => e.scrollWidth > e.clientWidth + 1).length")
