@@ -544,6 +544,27 @@ def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, c
     assert not faults
 
 
+FORMULAS = {  # a formula's box, linked from the sheet of formulas, and how its code begins
+    "attention.html#A-def-4.1": "def attention(", "positional_encoding.html#T-rotary-def": "def rotary(", "normalization.html#T-rms-norm": "def rms_norm(",
+    "feed_forward.html#T-gated-ff": "def gated_feed_forward(", "optimization.html#T-adamw": "def adamw(",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("box", "code"), FORMULAS.items())
+def test_a_formula_has_a_link_to_its_code(reader, site, box, code):
+    """One click in the head of the box, and the definition is on the screen, also where the other tab is chosen."""
+    page, faults = open_page(reader, f"{site}/book/{box}", site)
+    name = box.partition("#")[2]
+    home = page.locator(f".statement:has([id='{name}']), .statement[id='{name}']")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    for label in page.locator(".sd-tab-set > label", has_text="torch").all()[:1]:
+        label.evaluate("(label) => label.click()")
+    home.locator("a.statement-code").evaluate("(link) => link.click()")
+    page.wait_for_function("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
+      .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < innerHeight)""", arg=code, timeout=20_000)
+    assert not faults
+
+
 FIELD = {  # words of the field as people type them, and the place that must be among the first three
     "label smoothing": "loss.html#T-label-smoothing", "kneser-ney smoothing": "glossary.html#term-smoothing",
     "weight tying": "glossary.html#term-tied-embedding", "gradient checkpointing": "glossary.html#term-activation-checkpointing",

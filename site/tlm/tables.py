@@ -1,0 +1,17 @@
+"""Names of code in tables: where a column is narrow, they break after a dot or an underscore, and not in the midst of a word."""
+
+import re
+
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
+BREAK = re.compile(r"(?<=\w)([_.])(?=[A-Za-z])(?![^<]*>)")
+
+
+def break_names(app, pagename, templatename, context, doctree):
+    if "body" in context:
+        in_code = lambda code: BREAK.sub(r"\1<wbr>", code[0])
+        context["body"] = CELL.sub(lambda cell: CODE.sub(in_code, cell[0]), context["body"])
+
+
+def setup(app):
+    app.connect("html-page-context", break_names)
