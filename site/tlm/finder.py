@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from tlm.catalogue import chapters
 from tlm.html import label
 
-
 STATED = re.compile(r"[A-Z]-[\w.-]*\w")
 
 
