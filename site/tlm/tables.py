@@ -1,10 +1,10 @@
-"""Names of code in tables: where a column is narrow, they break after a dot or an underscore, and not in the midst of a word."""
+"""Code in tables: where a column is narrow, it breaks after a dot, an underscore or a bracket, and not in the midst of a word."""
 
 import re
 
 CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
-BREAK = re.compile(r"(?<=\w)([_.])(?=[A-Za-z])(?![^<]*>)")
+BREAK = re.compile(r"(?<=\w)([_.(\[])(?=[A-Za-z])(?![^<]*>)")
 
 
 def break_names(app, pagename, templatename, context, doctree):
