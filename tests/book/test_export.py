@@ -203,6 +203,10 @@ def test_imports_run_in_no_circle(module):
     assert not circle(module), " → ".join(circle(module))
 
 
+def test_no_room_is_too_large():
+    assert {module: lines for module, path in FILES.items() if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 450} == {}
+
+
 SAID_TWICE = {"residual", "newton_schulz", "attention"}  # a rule and the layer that it is about; a loop and its formula; a layer and its picture
 
 
