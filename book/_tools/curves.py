@@ -35,8 +35,8 @@ def essays() -> dict[str, Any]:
 
 
 def rhymes() -> list[dict[str, Any]]:
-    """At every fifty steps: the loss, and for each block and head how far it looks one back, and how far it is an induction head."""
-    return [{name: rounded(entry[name], 3) for name in ("step", "loss", "previous", "induction")} for entry in read_log("rhymes")]
+    """At every fifty steps: the loss, and for each block and head its three scores."""
+    return [{name: rounded(entry[name], 3) for name in ("step", "loss", "previous", "duplicate", "induction")} for entry in read_log("rhymes")]
 
 
 def world() -> list[dict[str, Any]]:
