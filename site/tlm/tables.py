@@ -1,8 +1,8 @@
-"""Code in tables: where a column is narrow, it breaks after a dot, an underscore or a bracket, and between words that are written together."""
+"""Code in tables: where a column but the first is narrow, it breaks after a dot, an underscore or a bracket, and between words written together."""
 
 import re
 
-CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+LATER_CELLS = re.compile(r"(?<=</td>)\n?<td\b.*?</tr>|(?<=</th>)\n?<td\b.*?</tr>", re.DOTALL)
 CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
 BREAK = re.compile(r"(?:(?<=\w[_.(\[])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z]))(?![^<]*>)")
 
@@ -10,7 +10,7 @@ BREAK = re.compile(r"(?:(?<=\w[_.(\[])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z]))(?![^<]*>
 def break_names(app, pagename, templatename, context, doctree):
     if "body" in context:
         in_code = lambda code: BREAK.sub("<wbr>", code[0])
-        context["body"] = CELL.sub(lambda cell: CODE.sub(in_code, cell[0]), context["body"])
+        context["body"] = LATER_CELLS.sub(lambda cells: CODE.sub(in_code, cells[0]), context["body"])
 
 
 def setup(app):
