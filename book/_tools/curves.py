@@ -24,11 +24,11 @@ def rounded(values: Any, digits: int) -> Any:
 
 
 def essays() -> dict[str, Any]:
-    """The mean loss of every 25 steps, with the last of them, and the losses on the text that is held out."""
+    """The mean loss of every 25 steps, at the middle of them, and the losses on the text that is held out."""
     log = read_log("model")
     groups = [log[i : i + TOGETHER] for i in range(0, len(log), TOGETHER)]
     return {
-        "step": [group[-1]["step"] for group in groups],
+        "step": [group[len(group) // 2]["step"] for group in groups],
         "loss": [rounded(sum(entry["loss"] for entry in group) / len(group), 3) for group in groups],
         "held_out": [[entry["step"], rounded(entry["held_out"], 5)] for entry in log if "held_out" in entry],
     }
