@@ -61,7 +61,7 @@ class Muon(torch.optim.Optimizer):
             for (n, m), matrices in shapes.items():
                 steps = newton_schulz(torch.stack([N for _, N in matrices]))
                 for (w, _), polar in zip(matrices, steps):
-                    w.mul_(1 - group["lr"] * group["weight_decay"]).add_(polar, alpha=-group["lr"] * max(1, n / m) ** 0.5)
+                    w.mul_(1 - group["lr"] * group["weight_decay"]).sub_(polar * (group["lr"] * max(1, n / m) ** 0.5))
         return loss
 
 
