@@ -1,8 +1,8 @@
 """A recipe beside nanoGPT's, at equal weights, tokens and time of a step: what was tried, and what it gains on text that chose nothing.
 
-    OMP_NUM_THREADS=1 python benchmarks/recipe.py --workers 2 [--nanogpt DIR]     # about two hours of two cores; what is done is kept in _build/recipe.jsonl
-    python benchmarks/recipe.py --only losses --device cuda --workers 12          # the losses need no particular processor
-    python benchmarks/recipe.py --only times [--nanogpt DIR] [--rounds 60]        # nor the times the losses
+    OMP_NUM_THREADS=1 python benchmarks/recipe.py --workers 2 [--nanogpt DIR]     # about two hours of one core; what is done is kept in _build/recipe.jsonl
+    python benchmarks/recipe.py --only losses --device cuda --workers 3 --together 7     # a minute: the losses need no particular processor
+    python benchmarks/recipe.py --only times [--nanogpt DIR] [--rounds 40]        # nor the times the losses
     python benchmarks/recipe.py --write                                          # measures nothing
 
 The rival is nanoGPT's model with the settings that its README publishes for a CPU. `--nanogpt` takes its own model.py, loop and optimizer; else its architecture
@@ -356,7 +356,8 @@ def gains(runs: Sequence[Mapping[str, Any]], way: str, size: str) -> list[float]
 def lines(runs: Sequence[Mapping[str, Any]], took: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     found = []
     for way in WAYS:
-        row = {"what": f"**{way}**" if way == RECIPE else way}
+        named = way if way == NANOGPT else f"recipe + {way}" if way in LEFT else f"+ {way}"
+        row = {"what": f"**{named}**: the recipe" if way == RECIPE else named}
         for size in SIZES:
             nats = [run["nats"] for run in runs if (run["way"], run["size"], run["text"]) == (way, size, "judge")]
             more = gains(runs, way, size) if way != NANOGPT else []
@@ -399,7 +400,7 @@ def carry_out(todo: Sequence[Mapping[str, Any]], file: Path, options: argparse.N
 
 
 def main() -> None:
-    parser = harness.parser(__doc__, rounds=60)
+    parser = harness.parser(__doc__, rounds=40)
     parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose own model, loop and optimizer then run")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
