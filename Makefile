@@ -111,7 +111,7 @@ weigh: book
 
 model: $(READY)
 	mkdir -p _build
-	$(BIN)/python -m tlm_book.small_world --out _build/world
+	$(BIN)/python -m tlm_book.small_world --out _build/world $(if $(shell command -v g++),--compile)
 	rm -rf src/tlm_book/data/world && mv _build/world src/tlm_book/data/world
 
 essays: $(READY)

@@ -216,7 +216,7 @@ class Run:
     def capture(self) -> None:
         """Three steps as they are, then one that is recorded and not done."""
         for group in self.trained.optimizer.param_groups:
-            group["lr"] = torch.tensor(group["lr"], device=self.at.device)
+            group["lr"] = torch.tensor(float(group["lr"]), device=self.at.device)
             if "capturable" in group:
                 group["capturable"] = True
         self.stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -284,21 +284,21 @@ def wide(model: TransformerLM) -> None:
             nn.init.normal_(layer.weight, std=small * layer.in_features**-0.5)
 
 
-NANOGPT = "nanoGPT's model and settings"
+NANOGPT = "nanoGPT"
 ROTARY = {"pe": "rotary", "rope_layout": "interleaved"}
 GATED = {"gated": True, "activation": "silu", "d_ff": 344}
 TAKEN = {  # one after another
-    "a rate of 0.004 in the place of 0.001": Way(training={"lr": 4e-3}),
-    "down to 0 along a line; weight decay 0.3": Way(training={"schedule": "linear", "min_lr": 0.0, "weight_decay": 0.3}),
+    "rate 0.004, not 0.001": Way(training={"lr": 4e-3}),
+    "linear decay to 0; weight decay 0.3": Way(training={"schedule": "linear", "min_lr": 0.0, "weight_decay": 0.3}),
     "rotary positions": Way(ROTARY),
-    "gated layers (SwiGLU)": Way(GATED),
+    "gated layers": Way(GATED),
 }
 LEFT = {  # each on top of the recipe
-    "queries and keys normalized": Way({"qk_norm": True}),
+    "normalized queries and keys": Way({"qk_norm": True}),
     "RMS norm": Way({"norm_kind": "rms"}),
-    "ReLU squared, not gated": Way({"gated": False, "activation": "relu", "d_ff": 512}, init=squared),
-    "matrices begin with standard deviation 1/√m": Way(init=wide),
-    "Muon for the matrices": Way(muon=0.02),
+    "ReLU², not gated": Way({"gated": False, "activation": "relu", "d_ff": 512}, init=squared),
+    "first weights of deviation 1/√m": Way(init=wide),
+    "Muon": Way(muon=0.02),
 }
 RECIPE = [*TAKEN][-1]
 
@@ -357,7 +357,7 @@ def lines(runs: Sequence[Mapping[str, Any]], took: Mapping[str, Mapping[str, Any
     found = []
     for way in WAYS:
         named = way if way == NANOGPT else f"recipe + {way}" if way in LEFT else f"+ {way}"
-        row = {"what": f"**{named}**: the recipe" if way == RECIPE else named}
+        row = {"what": f"{named}: **the recipe**" if way == RECIPE else named}
         for size in SIZES:
             nats = [run["nats"] for run in runs if (run["way"], run["size"], run["text"]) == (way, size, "judge")]
             more = gains(runs, way, size) if way != NANOGPT else []

@@ -103,7 +103,7 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
     model = TransformerLM(size.config(activation)).to(x.device)
     if compiled:
         model.compile()
-    settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype)
+    settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype, compile=compiled)
     optimizer = optimizer_for(model, settings)
     return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: train_step(model, optimizer, shift(y), y, settings))
 

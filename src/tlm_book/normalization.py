@@ -26,7 +26,7 @@ class Normalization(nn.Module):
     """N(X) = a ⊙ (X − mean) / (σ + ε) + b, row by row. (W-normalize-def,
     W-norm-layer)
 
-    `eps_mode`: "outside" divides by σ + ε (the article), "inside" by √(σ² + ε)
+    `eps_mode`: "outside" divides by σ + ε (Wojcik), "inside" by √(σ² + ε)
     (torch's LayerNorm), "none" by σ. The parameters `weight` (a) and `bias` (b)
     start as ones and zeros.
 

@@ -90,6 +90,8 @@ def test_the_report_of_a_gpu(tmp_path, monkeypatch):
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("name", PRESETS)
 def test_gpu_agrees_with_the_specification(name, dtype):
+    if dtype == torch.bfloat16 and preset(name).n_experts is not None:
+        pytest.skip("rounded scores may send a row to another expert, and then its result is another function's")
     assert agreement(name, dtype, "cuda") < CLOSE[dtype]
 
 
@@ -102,6 +104,38 @@ def test_a_cached_step_on_a_gpu_is_the_whole_pass(name):
     for n in range(3, 7):
         whole = model(x[:, : n + 1])[:, -1]
         assert torch.allclose(cached.step(x[:, n]), whole, rtol=0, atol=1e-10)
+
+
+RECORDED = """
+import sys
+sys.path.append("tests/unit")
+import torch
+from test_parity import made, preset, some_tokens
+from tlm_book.inference import CachedModel
+
+model = made(preset(sys.argv[1]).replace(max_len=80)).cuda()
+x = some_tokens(model.config, 3, 70).cuda()
+cached = CachedModel(model, compile=True)
+
+def agrees(texts, n):
+    with torch.no_grad():
+        assert torch.allclose(cached.step(texts[:, n]), model(texts[:, : n + 1])[:, -1], rtol=0, atol=1e-10), n
+
+for texts in (x[:2], x[1:]):
+    cached.read(texts[:, :60])
+    for n in range(60, 68):
+        agrees(texts, n)
+cached.select(torch.tensor([1], device="cuda"))
+agrees(x[2:], 68)
+"""
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "mixtral"])
+def test_a_recorded_step_of_decoding_is_the_whole_pass(name):
+    """Also when it looks at more columns than at first, after other texts are read, and when some have ended. Without the checker, which no graph holds."""
+    done = subprocess.run([sys.executable, "-c", RECORDED, name], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @needs_gpu

@@ -4,9 +4,11 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from test_parity import needs_gpu
 
 from tlm_book.small_world import LEVELS, check, learning
 from tlm_book.small_world.learning import Settings, learn, rate
@@ -106,6 +108,24 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
     assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
     with pytest.raises(FileExistsError, match="out: got"):
         learn(again, TINY, LESSONS_TINY, SMALL)
+
+
+def losses(folder):
+    return torch.tensor([json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()])
+
+
+@pytest.mark.long
+def test_compiled_it_learns_the_same(tmp_path):
+    """In a process without the checker of signatures, which no compiled graph holds."""
+    program = "import sys; sys.path.append('tests/unit'); from pathlib import Path; from test_lessons import *; [learn(Path(sys.argv[1]) / str(c), TINY, LESSONS_TINY, SMALL, False, compile=c) for c in (False, True)]"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=Path(__file__).parents[2])
+    torch.testing.assert_close(losses(tmp_path / "True"), losses(tmp_path / "False"), rtol=0, atol=1e-3)
+
+
+@needs_gpu
+def test_on_a_gpu_it_learns_the_same(tmp_path):
+    cpu, gpu = (learn(tmp_path / device, TINY, LESSONS_TINY, SMALL, progress=False, device=device) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(losses(gpu), losses(cpu), rtol=0, atol=1e-2)
 
 
 def test_the_model_has_at_most_a_million_weights():

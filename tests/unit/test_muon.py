@@ -1,11 +1,17 @@
 """Muon: its direction is the polar factor, its step the formula, and torch's own Muon goes the same way."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
+from test_parity import needs_gpu
 
+from tlm_book.loss import shift
 from tlm_book.spec import optimization as spec
+from tlm_book.training import TrainConfig, train_step
 from tlm_book.training.muon import Muon, Together, muon_for, newton_schulz
+from tlm_book.training.recorded import RecordedStep, _at_rest
 from tlm_book.transformer_lm import Config, TransformerLM
 
 
@@ -89,6 +95,64 @@ def test_every_parameter_has_one_optimizer_and_a_rate_set_outside_counts():
         w.grad = torch.ones_like(w)
     both.step()
     assert all(torch.equal(a, b) for a, b in zip(before, it.parameters()))
+
+
+def steps_of(device, recorded):
+    """Losses and weights after steps of two shapes in turn, with rates that change; the recorded step or `train_step`."""
+    it = model().double().to(device)
+    optimizer = muon_for(it, 0.02, 0.01)
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    losses, made = [], {}
+    for step in range(6):
+        chance = torch.Generator().manual_seed(step)
+        shape = [(2, 12), (3, 9)][step % 2]
+        x, w = torch.randint(50, shape, generator=chance).to(device), torch.rand(shape, generator=chance).to(device)
+        if recorded and shape not in made:
+            made[shape] = RecordedStep(it, optimizer, shape, clip=0.3)
+        for group, lr in zip(optimizer.param_groups, rates):
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(lr / (step + 1))
+            else:
+                group["lr"] = lr / (step + 1)
+        if recorded:
+            losses.append(float(made[shape](shift(x), x, w)))
+        else:
+            losses.append(train_step(it, optimizer, shift(x), x, TrainConfig(clip=0.3), w)[0])
+    return losses, [w.detach().cpu() for w in it.parameters()]
+
+
+def agree(one, other, within):
+    torch.testing.assert_close(torch.tensor(one[0]), torch.tensor(other[0]), rtol=0, atol=within)
+    for a, b in zip(one[1], other[1], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=within)
+
+
+def test_a_recorded_step_is_the_step():
+    agree(steps_of("cpu", False), steps_of("cpu", True), 1e-6)  # its weights of tokens are float32
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, Muon])
+def test_recording_moves_nothing(kind):
+    """Before the first step and after some: weights, rates and what the optimizer remembers stay."""
+    w = torch.nn.Parameter(torch.ones(3, 4))
+    optimizer = kind([w], lr=0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+    for _ in range(2):
+        before = copy.deepcopy((w.detach(), optimizer.state_dict()["state"]))
+        with _at_rest(optimizer, [w]):
+            w.grad = torch.full_like(w, 3.0)
+            optimizer.step()
+        after = (w.detach(), optimizer.state_dict()["state"])
+        assert torch.equal(before[0], after[0])
+        for key, value in after[1].get(0, {}).items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, before[1][0][key] if before[1] else torch.zeros_like(value)), key
+        w.grad = torch.ones_like(w)
+        optimizer.step()
+
+
+@needs_gpu
+def test_a_step_recorded_on_a_gpu_is_the_step():
+    agree(steps_of("cpu", False), steps_of("cuda", True), 1e-5)
 
 
 def test_it_goes_on_from_what_it_kept():

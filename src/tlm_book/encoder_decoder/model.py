@@ -308,8 +308,8 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "N *batch h m n"]:
-        """The weights of cross-attention in every block and head: whom of the source
-        each target row looks at."""
+        """The weights of cross-attention in every block and head: how much each target
+        row looks at each source row."""
         memory, found = self.encode(source, key_mask), []
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:

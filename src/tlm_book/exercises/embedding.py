@@ -71,7 +71,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `total(counts, E)`: the sum of the rows of Em(t), from the numbers of times that each token occurs in t",
+        "a function `total(counts, E)`: the sum of the rows of Em(t), from the number of times each token occurs in t",
         lambda rng, n: (np.bincount(rng.integers(0, 6, size=3 * n), minlength=6), rng.normal(size=(6, 3))),
         lambda counts, E: embed(np.repeat(np.arange(len(E)), counts), E).sum(axis=0),
         {
@@ -81,8 +81,8 @@ EXERCISES = [
         },
     ),
     value(
-        "four sets of rows of a table of five, which move: in one step for the text [1, 3] by gradient descent, by AdamW with decay, by"
-        " AdamW without decay; and in a second step, for the text [0], by AdamW without decay",
+        "four sets: the rows, of a table of five, that move in one step for the text [1, 3] by gradient descent, by AdamW with decay,"
+        " and by AdamW without decay; and those that move in a second step, for the text [0], by AdamW without decay",
         all_moved,
         {
             "Weight decay shrinks every row, also those without a gradient.": ({1, 3}, {1, 3}, {1, 3}, {0, 1, 3}),

@@ -126,7 +126,7 @@ EXERCISES = [
         [("a", "a"), ("ａ", "a"), ("caf\u00e9", "cafe\u0301"), ("а", "a"), ("ﬁ", "fi")],
     ),
     holds(
-        "the pattern, a text as `PATTERN` is one",
+        "the pattern, a string like `PATTERN`",
         digit_pattern,
         [PATTERN, PATTERN.replace(r" ?\p{N}+", r" ?\p{N}"), PATTERN.replace(r" ?\p{N}+", "[0-9]"), r"\p{N}|\P{N}+", r"\p{N}"],
     ),

@@ -1,5 +1,6 @@
 """Going on where one stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -29,6 +30,7 @@ __all__ = [
     "Turn",
     "CacheSlot",
     "Cache",
+    "Recorded",
     "CachedModel",
     "step_flops",
 ]
@@ -331,6 +333,42 @@ class _Layers:
         return x
 
 
+class Recorded:
+    """A step on a GPU, recorded at the first and played again at every later one: its
+    hundred kernels then start together, where starting them one by one takes longer
+    than they do.
+
+    It reads and writes where it did when it was recorded, so token and place are
+    copied there. For caches that stay where they are.
+    """
+
+    def __init__(
+        self,
+        advance: Callable[..., Float[Tensor, "B V"]],
+        token: Int[Tensor, "B"],
+        where: Int[Tensor, "B"],
+        n: int,
+    ) -> None:
+        self.token, self.where = token.clone(), where.clone()
+        advance(self.token, self.where, n)  # what happens only once happens here
+        self.graph = torch.cuda.CUDAGraph()
+        gc.collect()  # an older recording freed during this one would break it
+        gc.disable()
+        try:
+            with torch.cuda.graph(self.graph):
+                self.scores = advance(self.token, self.where, n)
+        finally:
+            gc.enable()
+
+    def __call__(
+        self, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B V"]:
+        self.token.copy_(token)
+        self.where.copy_(where)
+        self.graph.replay()
+        return self.scores.clone()
+
+
 class CachedModel(_Layers):
     """A model that goes on reading where it stopped, with keys and values kept.
     (T-cache)
@@ -357,9 +395,8 @@ class CachedModel(_Layers):
         self.lengths: list[int] = []  # how many tokens of each text have been read
         self.advance = self._advance
         if compile:
-            self.advance = torch.compile(
-                self._advance, fullgraph=True, mode="reduce-overhead"
-            )
+            self.advance = torch.compile(self._advance, fullgraph=True)
+        self.recorded: dict[int, Recorded] = {}
 
     @torch.inference_mode()
     def read(
@@ -377,6 +414,7 @@ class CachedModel(_Layers):
             self.cache = [
                 Cache(self.config, len(texts), self.E, columns) for _ in self.blocks
             ]
+            self.recorded.clear()
         self.lengths = lengths
         if not self.compile:
             self.products.prepare(len(texts))
@@ -400,9 +438,15 @@ class CachedModel(_Layers):
         n = longest + 1
         if self.compile or min(self.lengths) < longest:
             where = torch.tensor(self.lengths, device=token.device)
-            n = M if self.compile else n
+        if self.compile:  # few shapes: each is compiled
+            n = min(M, max(64, 1 << longest.bit_length()))
         self.lengths = [length + 1 for length in self.lengths]
-        return self.advance(token, where, n)
+        if not (self.compile and token.is_cuda):
+            return self.advance(token, where, n)
+        assert isinstance(where, Tensor)
+        if n not in self.recorded:
+            self.recorded[n] = Recorded(self.advance, token, where, n)
+        return self.recorded[n](token, where)
 
     def _advance(
         self, token: Int[Tensor, "B"], where: int | Int[Tensor, "B"], n: int
@@ -421,6 +465,7 @@ class CachedModel(_Layers):
         """Go on with these texts of the batch, in this order; one may come twice."""
         for cache in self.cache:
             cache.select(texts, max(self.lengths))
+        self.recorded.clear()
         if not self.compile:
             self.products.prepare(len(texts))
         self.lengths = [self.lengths[b] for b in texts.tolist()]

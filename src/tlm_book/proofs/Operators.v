@@ -44,7 +44,7 @@ Definition rowwise {A B} (T : operator A B) := exists t, forall X, T X = map t X
 Definition indexed_rowwise {A B} (T : operator A B) := exists t, forall X, T X = map_rows t X.
 (* W-autoregressive-def: T(X[:i]) = T(X)[:i]. *)
 Definition autoregressive {A B} (T : operator A B) := forall X i, T (firstn i X) = firstn i (T X).
-(* T-equivariant-def: T(PX) = P T(X). Here p is a permutation of 0, …, n−1, and X' has the rows of X in the order p. *)
+(* T-equivariant-def: T(ΠX) = Π T(X). Here p is a permutation of 0, …, n−1, and X' has the rows of X in the order p. *)
 Definition reorders {A} (p : nat -> nat) (X X' : list A) :=
   length X' = length X /\ forall i, nth_error X' i = nth_error X (p i).
 Definition equivariant {A B} (T : operator A B) :=
@@ -126,7 +126,7 @@ Proof.
 Qed.
 
 (* T-rowwise-iff. "Let P exchange the rows 0 and i. Equivariance moves the row we want to the front, and being
-   autoregressive cuts off all others: T(X)[i] = (P T(X))[0] = T(PX)[0] = T((PX)[:1])[0] = T(X[i:i+1])[0]." *)
+   autoregressive cuts off all others: T(X)[i] = (Π T(X))[0] = T(ΠX)[0] = T((ΠX)[:1])[0] = T(X[i:i+1])[0]." *)
 Definition exchange i k := if k =? 0 then i else if k =? i then 0 else k.
 
 Lemma exchange_injective i : FinFun.Injective (exchange i).
@@ -198,7 +198,7 @@ Lemma side_by_side_rowwise {A B C D} (f : B -> C -> D) (S : operator A B) (T : o
   rowwise S -> rowwise T -> rowwise (side_by_side f S T).
 Proof. intros [s Hs] [t Ht]. exists (fun x => f (s x) (t x)). intro X. cbn. rewrite Hs, Ht. induction X; cbn; congruence. Qed.
 
-(* T-equivariant-closure. "S(T(PX)) = S(P T(X)) = P S(T(X))", and P commutes with what acts on every row by itself. *)
+(* T-equivariant-closure. "S(T(ΠX)) = S(Π T(X)) = Π S(T(X))", and Π commutes with what acts on every row by itself. *)
 Lemma compose_equivariant {A B C} (S : operator B C) (T : operator A B) :
   equivariant S -> equivariant T -> equivariant (compose S T).
 Proof. intros s t p X X' inj R. exact (s _ _ _ inj (t _ _ _ inj R)). Qed.
@@ -217,7 +217,7 @@ Definition causal_pattern {R W} (none : W) (A : pattern R W) :=
   (forall X i j, i < j < length X -> A X i j = none) /\
   (forall X m i j, i < m <= length X -> j < m -> A (firstn m X) i j = A X i j).
 
-(* T-equivariant-pattern: A(PX) = P A(X) Pᵀ. *)
+(* T-equivariant-pattern: A(ΠX) = Π A(X) Πᵀ. *)
 Definition equivariant_pattern {R W} (A : pattern R W) :=
   forall p X X' i j, FinFun.Injective p -> reorders p X X' -> i < length X -> j < length X -> A X' i j = A X (p i) (p j).
 

@@ -12,6 +12,8 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes: a folder that does not exist yet")
     parser.add_argument("--tokens", type=int, metavar="N", help="how many tokens to read in all (default: as many as the model that comes with the book)")
+    parser.add_argument("--device", default="auto", help='"auto" (a GPU when there is one, where it takes minutes), "cpu", "cuda", …')
+    parser.add_argument("--compile", action="store_true", help="compile the step, which wants a compiler for C++ and makes it half as long again as quick")
     given = parser.parse_args(arguments)
     if given.out.exists():
         parser.error(f"--out: got {given.out}, which exists; want a folder that does not")
@@ -24,7 +26,7 @@ def main(arguments: list[str]) -> None:
 
     settings = Settings() if given.tokens is None else Settings(tokens=given.tokens)
     try:
-        learn(given.out, settings)
+        learn(given.out, settings, device=given.device, compile=given.compile)
     except KeyboardInterrupt:
         sys.exit(f"stopped; kept in {given.out}.state: the same command goes on")
 

@@ -99,11 +99,12 @@ def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str
     """
     model.eval()
     config: Any = model.config
+    device = next(model.parameters()).device
     found: list[bool] = []
     for first in range(0, len(texts), at_once):
         pairs = [marked(text, tokenizer) for text in texts[first : first + at_once]]
         rows = [torch.tensor(tokens)[: config.max_len] for tokens, _ in pairs]
-        x = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.start)  # what comes later changes nothing before
+        x = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.start).to(device)  # what comes later changes nothing before
         hits = (model(shift(x, tokenizer.start)).argmax(-1) == x).tolist()
         for row, (_, of_answer) in zip(hits, pairs):
             found += [all(row[i] for i in places) for places in answer_places(of_answer) if places[-1] < len(row)]

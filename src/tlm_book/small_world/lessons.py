@@ -40,9 +40,9 @@ LESSONS = (
     Lesson((COPY, FACTS, COMPANY, THREE, L0, L0), 128, 12, 0.85, most=2000),
     Lesson((COPY, COMPANY, THREE, L0, L0, L1, L1, L1), 160, 10, 0.8, most=1200),
     Lesson((COPY, COMPANY, THREE, L0, L1, L1, L2, L2, L2), 192, 10, 0.8, most=1200),
-    Lesson((L0, L1, L1, L2, L2, L3, L3), 288, 8),
+    Lesson((L0, L1, L2, L2, L3, L3, L3), 320, 7),
 )
-QUESTIONS = 8  # to each story while learning
+MORE, QUESTIONS = 0.5, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
 ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1
 
 
@@ -83,11 +83,12 @@ def row_of(kind: Level | str, n: int, tokenizer: Tokenizer, chance: random.Rando
     """A row of n tokens of this kind and how much each weighs: in stories a token of an answer `ANSWER` and any other 1, in FACTS and COMPANY only answers."""
     if kind == COPY:
         return copied(n, len(tokenizer), chance)
-    kind, other = (kind._replace(questions=QUESTIONS), 1.0) if isinstance(kind, Level) else (kind, 0.0)
+    other = 1.0 if isinstance(kind, Level) else 0.0
     tokens: list[int] = []
     weights: list[float] = []
     while len(tokens) < n:
-        more, of_answer = marked(text_of(kind, chance), tokenizer)
+        this = kind._replace(questions=QUESTIONS) if isinstance(kind, Level) and chance.random() < MORE else kind
+        more, of_answer = marked(text_of(this, chance), tokenizer)
         tokens, weights = tokens + more, weights + [ANSWER if a else other for a in of_answer]
     return tokens[:n], weights[:n]
 

@@ -112,8 +112,8 @@ def is_indexed_rowwise(
 def is_equivariant(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """T(PX) = P T(X) for this X, every P that exchanges two of its rows, and twenty
-    random P. (T-equivariant-def)
+    """T(ΠX) = Π T(X) for this X, every Π that exchanges two of its rows, and twenty
+    random Π. (T-equivariant-def)
 
     An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
     does not prove.
@@ -129,7 +129,7 @@ def is_equivariant(
         exchanged[[i, j]] = j, i
         orders.append(exchanged)
     Y = T(X)
-    return all(agree(T(X[P]), Y[P], tol) for P in orders)
+    return all(agree(T(X[order]), Y[order], tol) for order in orders)
 
 
 # --- The mask and softmax

@@ -75,7 +75,7 @@ def sinusoid(
     pos = start + p. (W-pe-formula-def)
 
     Columns count from 0, so d must be even (W-pe-parity, W-pe-index-range);
-    ValueError otherwise, and for a base ≤ 0. The article starts at position 1.
+    ValueError otherwise, and for a base ≤ 0. Wojcik (2021) starts at position 1.
 
     >>> sinusoid(2, 2, start=0).round(3)
     array([[0.   , 1.   ],

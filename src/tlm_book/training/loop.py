@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "learning_rate",
     "parameter_groups",
     "corrupt_tokens",
+    "loss_function",
     "train_step",
     "enable_checkpointing_and_compile",
     "optimizer_for",
@@ -124,6 +125,12 @@ def corrupt_tokens(
 # --- For the curious: the step in parts
 
 
+@cache
+def loss_function(compiled: bool) -> Callable[..., Float[Tensor, ""]]:
+    """`weighted_loss`; compiled, the scores are not copied to float32 first."""
+    return torch.compile(weighted_loss) if compiled else weighted_loss
+
+
 def train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -141,8 +148,9 @@ def train_step(
     """
     loss: Tensor | float = 0.0
     optimizer.zero_grad()
-    for rows in torch.arange(len(batch)).chunk(config.grad_accum_steps):
-        x, w = batch[rows], None if weights is None else weights[rows]
+    k, loss_of = config.grad_accum_steps, loss_function(config.compile)
+    omega = [None] * k if weights is None else weights.chunk(k)
+    for x, seen, w in zip(batch.chunk(k), read.chunk(k), omega):
         share = (
             len(x) / len(batch)
             if w is None or weights is None
@@ -152,7 +160,7 @@ def train_step(
             continue
         mixed = config.dtype == "bfloat16"
         with torch.autocast(x.device.type, torch.bfloat16, mixed):
-            part = share * weighted_loss(model(read[rows]), x, w)
+            part = share * loss_of(model(seen), x, w)
         part.backward()
         loss += part.detach()
     grad_norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)

@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0, rows: tuple[int, ...] | None = None
+        self, params: Iterable[Any], lr: float | Tensor = 0.02, momentum: float = 0.95, weight_decay: float = 0.0, rows: tuple[int, ...] | None = None
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "rows": rows})
         for group in self.param_groups:
@@ -93,7 +93,10 @@ class Together(torch.optim.Optimizer):
 
 
 def muon_for(model: nn.Module, lr: float, lr_beside: float) -> Together:
-    """Muon with rate `lr` for the matrices inside the model's blocks, AdamW with `lr_beside` for tables and vectors; neither decays."""
+    """Muon with rate `lr` for the matrices inside the model's blocks, AdamW with `lr_beside` for tables and vectors; neither decays.
+
+    On a GPU the rates are tensors there, so that a step can be recorded (`RecordedStep`).
+    """
     inside: dict[tuple[int, ...] | None, list[nn.Parameter]] = {}
     for name, W in model.get_submodule("blocks").named_parameters():
         if W.dim() == 2:
@@ -103,4 +106,6 @@ def muon_for(model: nn.Module, lr: float, lr_beside: float) -> Together:
     mine = {id(W) for group in inside.values() for W in group}
     beside = [w for w in model.parameters() if id(w) not in mine]
     matrices = [{"params": group, "rows": rows} for rows, group in inside.items()]
-    return Together(Muon(matrices, lr=lr), torch.optim.AdamW(beside, lr=lr_beside, betas=(0.9, 0.99), weight_decay=0.0))
+    on_gpu = beside[0].is_cuda
+    rates: list[Any] = [torch.tensor(rate, device=beside[0].device) if on_gpu else rate for rate in (lr, lr_beside)]
+    return Together(Muon(matrices, lr=rates[0]), torch.optim.AdamW(beside, lr=rates[1], betas=(0.9, 0.99), weight_decay=0.0, capturable=on_gpu))
