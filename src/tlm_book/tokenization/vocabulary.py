@@ -55,7 +55,10 @@ class Tokens:
         """The bytes of the tokens, one after the other. (T-decoding)
 
         IndexError for an unknown token, TypeError for what is no integer."""
-        return b"".join(map(self.token_bytes, tokens))
+        numbers = list(tokens)
+        if set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) < len(self):  # as nearly always: no need to ask each
+            return b"".join([self._bytes[number] for number in numbers])
+        return b"".join(map(self.token_bytes, numbers))
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
