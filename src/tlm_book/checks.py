@@ -49,7 +49,8 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
 def expects_names(given: Iterable[str], names: Sequence[str]) -> None:
     """Each of the given names of arguments is one of `names`; TypeError otherwise, which says the nearest."""
     for name in given:
-        expects(name in names, name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
+        if name not in names:
+            refuse(name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
 
 
 Kind = TypeVar("Kind")
@@ -321,11 +322,14 @@ def _made_array(argument: str, thing: Any, wants: Any) -> Any:
 
 def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: dict[str, int]) -> None:
     """`array` has the axes and the kind of number of the jaxtyping type `wants`; the lengths of named axes are kept in `sizes`."""
-    expects(hasattr(array, "shape"), argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
+    if not hasattr(array, "shape"):
+        refuse(argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
     kind, name = getattr(array.dtype, "kind", ""), wants.__name__
-    whole = kind in ("i", "u")
-    expects(whole or not name.startswith("Int"), argument, f"dtype {array.dtype}", "integers", TypeError)
-    expects(whole or kind in ("f", "b") or name.startswith("Shaped"), argument, f"dtype {array.dtype}", "real numbers", TypeError)
+    if kind not in ("i", "u"):
+        if name.startswith("Int"):
+            refuse(argument, f"dtype {array.dtype}", "integers", TypeError)
+        if kind not in ("f", "b") and not name.startswith("Shaped"):
+            refuse(argument, f"dtype {array.dtype}", "real numbers", TypeError)
     shape, before = tuple(array.shape), dict(sizes)
     if "..." in axes:
         free, fixed = axes.index("..."), len(axes) - 1
