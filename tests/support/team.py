@@ -35,7 +35,7 @@ def run(folder: Path, parallel: str = "ddp", last: int = 0, model: Config = MODE
 def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
     """The processes that torchrun would start, with the environment and the common store that it would give them."""
     import torch._dynamo
-    import torch.distributed.fsdp  # noqa: F401  both are needed by all
+    import torch.distributed.fsdp  # all of them need both
 
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     given = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -51,7 +51,8 @@ def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
                 traceback.print_exc()
                 os._exit(1)
         children.append(child)
-    if any([os.waitpid(child, 0)[1] for child in children]):
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    if any(statuses):
         raise SystemExit("a process of the team failed")
 
 

@@ -55,10 +55,11 @@ class Tokens:
         """The bytes of the tokens, one after the other. (T-decoding)
 
         IndexError for an unknown token, TypeError for what is no integer."""
-        numbers = list(tokens)
-        if set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) < len(self):  # as nearly always: no need to ask each
-            return b"".join([self._bytes[number] for number in numbers])
-        return b"".join(map(self.token_bytes, numbers))
+        given, end = list(tokens), len(self)
+        plain = [token for token in given if type(token) is int and 0 <= token < end]
+        if len(plain) == len(given):  # as nearly always
+            return b"".join([self._bytes[token] for token in plain])
+        return b"".join(map(self.token_bytes, given))
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
