@@ -46,6 +46,11 @@ def run_code(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return _asked(argv, None, code)
 
 
+def run_script(file: Path) -> subprocess.CompletedProcess[str]:
+    """The same for a program in a file."""
+    return run_code(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
+
+
 def _asked(argv: list[str], cwd: Path | None, code: str | None) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
