@@ -46,9 +46,9 @@ def run_code(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return _asked(argv, None, code)
 
 
-def run_script(file: Path) -> subprocess.CompletedProcess[str]:
+def run_script(file: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The same for a program in a file."""
-    return run_code(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
+    return run_code(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')", *arguments)
 
 
 def _asked(argv: list[str], cwd: Path | None, code: str | None) -> subprocess.CompletedProcess[str]:
