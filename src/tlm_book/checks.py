@@ -144,6 +144,7 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     readers = {name: (reader, _may_be_none(one)) for name, one in known.items() if (reader := _reader(one.annotation))}
     in_order = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     needed = sum(one.default is one.empty for one in known.values())
+    places = [(k, name, *readers[name]) for k, name in enumerate(in_order) if name in readers]
     closed = inspect.Parameter.VAR_KEYWORD not in kinds
     plain: Callable[..., R] = function
 
@@ -156,9 +157,11 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, without the work of binding
-            given = dict(zip(in_order, args))
-            read(given)
-            return plain(*given.values())
+            given, sizes = list[Any](args), dict[str, int]()
+            for k, name, reader, optional in places:
+                if k < len(given) and not (optional and given[k] is None):
+                    given[k] = reader(name, given[k], sizes)
+            return plain(*given)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -224,6 +227,8 @@ def _read_number(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
 
 
 def _read_text(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    if type(thing) is str:
+        return thing
     expects(isinstance(thing, str), argument, type(thing).__name__, "str", TypeError)
     return thing
 
