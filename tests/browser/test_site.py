@@ -522,14 +522,14 @@ def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
 
 ASKED = [  # what a reader types, the place to take, and how the code begins that must then be on the screen
     ("layer norm jacobian", "standardize_jacobian", "def standardize_jacobian"),
+    ("gelu", "GELU", "def gelu"),
     ("rotary angle", "rotary encoding", "def rotary"),
     ("top-p", "top_p", "def top_p"),
-    ("gelu", "GELU", "def gelu"),
     ("bpe merge", "merge", "def merge"),
 ]
 
 
-@pytest.mark.parametrize(("asked", "place", "code"), ASKED)
+@pytest.mark.parametrize(("asked", "place", "code"), [pytest.param(*case, marks=pytest.mark.long if case in ASKED[2:] else ()) for case in ASKED])
 def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, code):
     """From the first page, and from a light one: some words, one click, and the code is there, at most half a screen below the window."""
     start = "book/index" if asked == ASKED[0][0] else "book/bibliography"

@@ -5,11 +5,12 @@ it runs an answer, compares what comes out, and says what is wrong with it.
 """
 
 import difflib
+import functools
 import importlib
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, refuse
 from tlm_book.exercises.grading import Exercise, Grade, WrongAnswer
 
 __all__ = ["Grade", "check", "chapters", "exercises"]
@@ -17,8 +18,18 @@ __all__ = ["Grade", "check", "chapters", "exercises"]
 
 def chapters() -> list[str]:
     """The chapters that have graded exercises."""
+    return list(_chapters())
+
+
+@functools.cache
+def _chapters() -> tuple[str, ...]:
     files = Path(__file__).parent.glob("*.py")
-    return sorted(file.stem for file in files if file.stem not in ("__init__", "grading"))
+    return tuple(sorted(file.stem for file in files if file.stem not in ("__init__", "grading")))
+
+
+def _near(name: str) -> list[str]:
+    """The chapters whose names are like this one; all where none is."""
+    return difflib.get_close_matches(name, _chapters(), n=3, cutoff=0.3) or chapters()
 
 
 def exercises(chapter: str) -> dict[str, Exercise]:
@@ -29,8 +40,8 @@ def exercises(chapter: str) -> dict[str, Exercise]:
     >>> list(exercises("attention"))[:2]
     ['attention-1', 'attention-2']
     """
-    near = difflib.get_close_matches(chapter, chapters(), n=3, cutoff=0.3) or chapters()
-    expects(chapter in chapters(), "chapter", repr(chapter), "one with exercises, such as " + ", ".join(near))
+    if chapter not in _chapters():
+        refuse("chapter", repr(chapter), "one with exercises, such as " + ", ".join(_near(chapter)))
     graders: list[Exercise] = importlib.import_module(f"tlm_book.exercises.{chapter}").EXERCISES
     return {f"{chapter}-{number}": exercise for number, exercise in enumerate(graders, start=1)}
 
@@ -52,9 +63,8 @@ def check(exercise: str, answer: Any) -> Grade:
     expects(isinstance(exercise, str), "exercise", repr(exercise), "a chapter and a number, such as 'attention-3'", TypeError)
     chapter, _, number = exercise.rpartition("-")
     chapter = chapter.replace("-", "_")
-    near = difflib.get_close_matches(chapter or exercise, chapters(), n=3, cutoff=0.3) or chapters()
-    expects(chapter in chapters(), "exercise", repr(exercise),
-            "a chapter and a number, such as " + ", ".join(f"{name}-1" for name in near))
+    if chapter not in _chapters():
+        refuse("exercise", repr(exercise), "a chapter and a number, such as " + ", ".join(f"{name}-1" for name in _near(chapter or exercise)))
     known = exercises(chapter)
     name = f"{chapter}-{number}"
     expects(name in known, "exercise", repr(exercise), f"one of {', '.join(known)}")
