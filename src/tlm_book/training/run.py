@@ -21,7 +21,13 @@ from tlm_book.checks import expects, expects_one_of
 from tlm_book.files import clear_parts, free_folder, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
-from tlm_book.training.config import Size, TrainConfig, model_for, plan
+from tlm_book.training.config import (
+    Size,
+    TrainConfig,
+    essays_model,
+    model_for,
+    plan,
+)
 from tlm_book.training.cost import flops_per_token, peak_matmul_flops
 from tlm_book.training.curves import CURVES
 from tlm_book.training.data import (
@@ -62,12 +68,13 @@ from tlm_book.training.text import (
     stream_documents,
     text_files,
 )
+from tlm_book.transformer_lm import Config
 
-__all__ = ["Report", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
+__all__ = ["RunReport", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """What came out of a training run; `str(report)` is the summary that the command prints."""
 
     folder: Path
@@ -145,13 +152,13 @@ def report(
     start: int,
     n_files: int | None = None,
     characters: int | None = None,
-) -> Report:
+) -> RunReport:
     """The summary of a run, with the rivals on the same split, and the speed."""
     c, (step, loss) = result.model.config, result.best
     device, text = next(result.model.parameters()).device, known[:COUNTED]
     read = (len(result.log) - result.resumed) * config.batch_size * c.max_len
     speed = read / max(result.seconds, 1e-9)
-    return Report(
+    return RunReport(
         folder=folder,
         documents=n_documents,
         train_tokens=len(known),
@@ -182,7 +189,8 @@ def train_and_save(
     *,
     device: str = "auto",
     progress: bool = True,
-) -> Report:
+    model_of: Callable[[Size, int], Config] = model_for,
+) -> RunReport:
     """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
 
     Errors as in `train` and `save`; the folder `out` must not exist.
@@ -190,12 +198,12 @@ def train_and_save(
     # a place that cannot be written is found now, not at the end
     free_folder(out).parent.mkdir(parents=True, exist_ok=True)
     choose_device(device)
-    model_for(size, size.vocab_size)  # wrong sizes are found before the work begins
+    model_of(size, size.vocab_size)  # wrong sizes are found before the work begins
     train_texts, held_out_texts = split_documents(texts, config.validation, config.seed)
     tokenizer = learn_tokenizer(train_texts, size.vocab_size, config.seed)
     reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
     known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
-    model_config, start = model_for(size, len(tokenizer)), tokenizer.start
+    model_config, start = model_of(size, len(tokenizer)), tokenizer.start
     pace = pace_of(config, model_config, len(known), len(held_out), progress)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
@@ -205,7 +213,7 @@ def train_and_save(
 
 def train_from_file(
     data: str | os.PathLike[str], out: str | os.PathLike[str], *, device: str = "auto", progress: bool = True, **choices: object
-) -> Report:
+) -> RunReport:
     """Train a model on a text file and save it in the new folder `out`.
 
     `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and `recipe` (any field of `TrainConfig`).
@@ -217,13 +225,15 @@ def train_from_file(
     return train_and_save(split_text(text), out, size, config, device=device, progress=progress)
 
 
-def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> Report:
-    """Make the model that the package ships: the book's corpus, the sizes and settings that `plan` suggests, seed 0; `choices` as
-    in `train_from_file`.
+def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> RunReport:
+    """Make the model that the package ships: the book's corpus, the sizes that `fit_size` suggests, the model and the rate that it was made with, seed 0;
+    `choices` as in `train_from_file`.
     """
     texts = documents()
     size, config = plan(sum(len(t.encode()) for t in texts), **choices)
-    return train_and_save(texts, out, size, config, device=device, progress=progress)
+    its: dict[str, Any] = {"lr": 1.5e-3, "min_lr": 0.1, "schedule": "cosine", "warmup": min(50, config.steps // 10)}
+    config = dataclasses.replace(config, **its | {name: value for name, value in choices.items() if name in its})
+    return train_and_save(texts, out, size, config, device=device, progress=progress, model_of=essays_model)
 
 
 # In a folder, resumable, in one process or several
@@ -297,7 +307,7 @@ def train_files(
     minutes: float | None = None,
     watch: Callable[[int, Any, Any], None] | None = None,
     **choices: Any,
-) -> Report | None:
+) -> RunReport | None:
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
     The work stands in `out`.run meanwhile. With `resume` a run that was interrupted is taken up there, and nothing else need be said: what is said
@@ -374,7 +384,7 @@ def _train_prepared(
     progress: bool,
     watch: Callable[[int, Any, Any], None] | None,
     aim: Aim | None = None,
-) -> Report | None:
+) -> RunReport | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
     begun, lead, config = begun_with(folder), dist.rank == 0, as_replanned(folder, job.config)
     words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
