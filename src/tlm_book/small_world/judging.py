@@ -99,7 +99,7 @@ def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str
     """
     model.eval()
     config: Any = model.config
-    device = next(model.parameters()).device
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in may have no weights
     found: list[bool] = []
     for first in range(0, len(texts), at_once):
         pairs = [marked(text, tokenizer) for text in texts[first : first + at_once]]
