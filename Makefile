@@ -92,6 +92,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/llama.py
 	$(BIN)/python benchmarks/world.py
+	$(BIN)/python benchmarks/recipe.py --only times
 	$(BIN)/python benchmarks/quoting.py
 	$(BIN)/python benchmarks/auditing.py
 	$(BIN)/python benchmarks/inside.py

@@ -44,18 +44,24 @@ def is_prose(paragraph: str) -> bool:
 
 
 def docstrings(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    """Those of a file; none of one that this Python cannot read."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield ast.get_docstring(node) or ""
 
 
-def prose(packages: Sequence[str]) -> list[str]:
-    """A document for each essay of the book and each file of the packages that has prose in it; kept for the next time."""
+def prose(packages: Sequence[str], essays: bool = True) -> list[str]:
+    """A document for each essay of the book, if they are wanted, and each file of the packages that has prose in it; kept for the next time."""
     versions = "-".join(f"{name}{importlib.metadata.version(name)}" for name in packages)
-    file = KEPT / f"prose-{versions}.json"
+    file = KEPT / f"prose-{'' if essays else 'alone-'}{versions}.json"
     if file.is_file():
         return json.loads(file.read_text(encoding="utf-8"))
-    documents = [" ".join(path.read_text(encoding="utf-8").split()) for path in sorted((ROOT / "src/tlm_book/data/corpus").glob("*.txt"))]
+    paths = sorted((ROOT / "src/tlm_book/data/corpus").glob("*.txt")) if essays else []
+    documents = [" ".join(path.read_text(encoding="utf-8").split()) for path in paths]
     documents, seen = ["".join(c for c in text if c.isascii()) for text in documents], set[str]()
     for name in packages:
         folder = Path(importlib.util.find_spec(name).submodule_search_locations[0])

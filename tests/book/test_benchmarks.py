@@ -1,5 +1,6 @@
 """The benchmarks: their common parts, that what speed.py compares is the same function, and that the chapter quotes what was measured."""
 
+import dataclasses
 import importlib
 import itertools
 import json
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import harness  # noqa: E402
 
+from tlm_book.training import fit_size, model_for, recipe  # noqa: E402
 from tlm_book.transformer_lm import TransformerLM, count_parameters  # noqa: E402
 
 
@@ -168,7 +170,7 @@ def test_other_figures_come_into_the_page(monkeypatch):
     assert quoting.quoted(page.replace("md -->", "md 1 -->", 1).format(old)) == page.replace("md -->", "md 1 -->", 1).format(new[1])
 
 
-@pytest.mark.parametrize("name", ["data", "decoding", "gpu", "inside", "llama", "speed", "tokenization", "world"])
+@pytest.mark.parametrize("name", ["data", "decoding", "gpu", "inside", "llama", "recipe", "speed", "tokenization", "world"])
 def test_reports_are_written_from_what_was_measured(name, tmp_path):
     """NAME.md is what NAME.json says, and each machine's entry stands under its name."""
     benchmark, folder = importlib.import_module(name), ROOT / "benchmarks"
@@ -192,6 +194,45 @@ def largest(table: str, column: str) -> float:
 def test_readme_quotes_what_was_measured(table, column, words):
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert words.format(largest(table, column)) in readme
+
+
+def test_the_default_of_train_is_the_recipe_of_the_table():
+    """At its size, `train` takes the model and the settings of the line in bold; a wider model gets a lower rate."""
+    import recipe as benchmark
+
+    size = dataclasses.replace(fit_size(1_100_000), vocab_size=95, d_model=128, layers=4, heads=4, context=64, batch_size=12, steps=2000)
+    way = benchmark.WAYS[benchmark.RECIPE]
+    assert model_for(size, 95) == benchmark.SIZES["a"].config(95, **way.model)
+    settings, wanted = dataclasses.asdict(recipe(size)), benchmark.PUBLISHED | way.training
+    assert {name: settings[name] for name in wanted} == wanted
+    assert recipe(dataclasses.replace(size, d_model=256)).lr == wanted["lr"] / 2
+
+
+def test_the_recipe_beats_nanogpt_in_the_table():
+    """At both sizes, with each seed, at equal weights and tokens; and a step of it takes at most 5 % longer."""
+    import recipe as benchmark
+
+    entries = harness.entries(ROOT / "benchmarks", "recipe")
+    runs = next(report["runs"] for report in entries.values() if report["runs"])
+    times = next(report["times"] for report in entries.values() if report["times"])
+    assert {(run["way"], run["size"], run["text"], run["seed"]) for run in runs} == {tuple(job.values()) for job in benchmark.jobs()}
+    weights = {(run["size"], run["way"]): run["weights"] for run in runs}
+    for size, least in (("a", 0.05), ("b", 0.0)):
+        assert min(benchmark.gains(runs, benchmark.RECIPE, size)) > least
+        assert 0.98 < weights[size, benchmark.RECIPE] / weights[size, benchmark.NANOGPT] < 1.001
+        assert times[size][benchmark.RECIPE]["median"] < 1.05
+
+
+def test_nanogpts_architecture_in_our_package():
+    """The stand-in for nanoGPT has its architecture: as many weights, and a step moves all of them but the shifts of the layer norms."""
+    import recipe as benchmark
+
+    run = benchmark.ours(benchmark.WAYS[benchmark.NANOGPT], benchmark.Size(n=8, batch=2, steps=200), 30, 0, "cpu")
+    before = {name: w.detach().clone() for name, w in run.model.named_parameters()}
+    x = torch.randint(30, (2, 9), generator=torch.Generator().manual_seed(0))
+    run.step(x[:, :-1], x[:, 1:])
+    still = {name for name, w in run.model.named_parameters() if torch.equal(w, before[name])}
+    assert still == {name for name in before if "norm" in name and name.endswith("bias")}
 
 
 def test_laws_are_measured_as_the_script_says():

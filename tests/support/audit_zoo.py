@@ -1213,6 +1213,20 @@ class BlockSparse(Attention):
         return super().forward(x) + self.loud * F.pad(x, (0, 0, 1, 0))[..., :-1, :]
 
 
+class Near(Attention):
+    """One head, no order: near rows are preferred, and a row sees those in its block of `size`, in its stride, or in its band."""
+
+    def __init__(self, kind: str, size: int, slope: float = 0.5):
+        super().__init__(heads=1)
+        self.kind, self.size, self.slope = kind, size, slope
+
+    def mask(self, scores):
+        i = torch.arange(scores.shape[-1])
+        apart, block = (i[:, None] - i).abs(), i // self.size
+        hidden = {"block": block[:, None] != block, "stride": apart % self.size > 0, "band": apart > self.size}
+        return (scores - self.slope * apart).masked_fill(hidden[self.kind], -math.inf)
+
+
 class Fused(Attention):
     """The kernel of torch, with a mask of our own or none."""
 
@@ -1274,6 +1288,10 @@ PLANTED += [
     Case("blocks without order and a shared row", decoder(lambda: BlockSparse(3, 4), "attention"), "blocks.1.attention", "mask missing for"),
     Case("blocks without order beside a loud copy", decoder(lambda: BlockSparse(3, -1, 1e4), "attention"), "blocks.1.attention", "blocks of 3"),
     Case("blocks and a shared row beside a loud copy", decoder(lambda: BlockSparse(3, 4, 1e4), "attention"), "blocks.1.attention", "mask missing for"),
+    *(Case(f"blocks of {size} that prefer what is near", decoder(lambda size=size: Near("block", size), "attention"), "blocks.1.attention", f"blocks of {size}") for size in (2, 3)),
+    *(Case(f"one row in {size}, without order", decoder(lambda size=size, slope=slope: Near("stride", size, slope), "attention"), "blocks.1.attention", "mask missing for") for size, slope in ((2, 0.0), (3, 0.5), (4, 0.5))),
+    Case("a band without order", decoder(lambda: Near("band", 2), "attention"), "blocks.1.attention", "each row sees 2 rows ahead"),
+    Case("no mask, near rows preferred", decoder(lambda: Near("band", 99), "attention"), "blocks.1.attention", "mask missing"),
     Case("torch's kernel without a mask", decoder(lambda: Fused(None), "attention"), "blocks.1.attention", "mask missing"),
     Case("torch's kernel with a mask of −12", decoder(lambda: Fused(-12.0), "attention"), "blocks.1.attention", "mask too weak"),
     Case("window with a mask of −20", decoder(lambda: WindowWeak(-20.0), "attention"), "blocks.1.attention", "mask too weak"),

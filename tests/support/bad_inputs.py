@@ -799,6 +799,7 @@ CASES = [
     Case("TrainConfig validation", lambda: training.TrainConfig(validation=1.0), ValueError, ("validation: got 1.0", "between 0 and 1")),
     Case("TrainConfig betas", lambda: training.TrainConfig(betas=(0.9, 1.0)), ValueError, ("betas: got (0.9, 1.0)", "[0, 1)")),
     Case("TrainConfig dtype", lambda: training.TrainConfig(dtype="float8"), ValueError, ("dtype: got 'float8'", "'bfloat16'")),
+    Case("TrainConfig schedule", lambda: training.TrainConfig(schedule="line"), ValueError, ("schedule: got 'line'", "'linear'")),
     Case("TrainConfig replanned", lambda: training.TrainConfig(steps=90, replanned=((4, 3),)), ValueError, ("replanned: got ((4, 3),)", "pairs (step, steps)")),
     Case("train_files no time", lambda: training.train_files(__file__, "nowhere", minutes=-1.0), ValueError, ("minutes: got -1.0", "> 0")),
     Case("train_files time and steps", lambda: training.train_files(__file__, "nowhere", minutes=1.0, steps=5), ValueError, ("minutes: got 1.0", "a number of steps")),

@@ -135,7 +135,7 @@ def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
 def test_a_changed_setting_is_named(text):
     folder = begun(text)
     before = contents(folder)
-    for change, words in (({"lr": 1e-5}, "^lr: got 1e-05, want 0.0015, with which the run"), ({"d_model": 32}, "^d_model: got 32, want 16"), ({"steps": 20}, "^steps: got 20, want 8")):
+    for change, words in (({"lr": 1e-5}, "^lr: got 1e-05, want 0.004, with which the run"), ({"d_model": 32}, "^d_model: got 32, want 16"), ({"steps": 20}, "^steps: got 20, want 8")):
         with pytest.raises(ValueError, match=words):
             train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY | change)
     assert contents(folder) == before
@@ -268,7 +268,7 @@ def test_a_checkpoint_older_than_a_setting_goes_on_with_its_default(text):
     folder = begun(text)
     for state in folder.glob("step-*/state.json"):
         notes = json.loads(state.read_text(encoding="utf-8"))
-        for name in ("n_kv_heads", "norm_kind", "gated", "ff_bias", "window", "rope_base"):
+        for name in ("n_kv_heads", "norm_kind", "qk_norm", "n_experts", "window", "rope_base"):
             del notes["run"]["model"][name]
         state.write_text(json.dumps(notes), encoding="utf-8")
     train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)

@@ -4,7 +4,7 @@
     print(audit(model, inputs))
 
 Written by hand. Who reads it begins with `cuts` (rows replaced, rows removed), `derivatives`, `noise` and `blame`, which are the
-statements of the chapter as code; `inputs`, `trial` and `state` run any model on any sequence and leave it as it was; `experiments`
+statements of the chapter as code; `inputs`, `trial`, `look` and `state` run any model on any sequence and leave it as it was; `experiments`
 and `run` put it together.
 """
 

@@ -16,6 +16,7 @@ from tlm_book.auditing.blame import Call
 from tlm_book.auditing.softmaxes import (
     OPEN,
     causes_by_softmax,
+    weak_or_open,
     what_softmaxes_see,
 )
 from tlm_book.auditing.state import seed_everything
@@ -82,11 +83,13 @@ def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
     turned = run(lambda t, axis: t.index_select(axis, order))[:cut]
     rows = [t.movedim(a[0], 0) for t, a in zip(call.tensors(), call.axes) if len(a) == 1]
     given = rows[0].reshape(n, -1).double() if rows else y
+    sees = lambda change: attempt(what_softmaxes_see, lambda: run(change), n) or ""
+    softmax = weak_or_open(sees(lambda t, axis: t.clone()), (sees(partial(put, rows=range(n))) for _ in range(8)))
     return Behaviour(
         np.where(effects > floor, effects, 0.0),
         *compare_outputs(y, other, turned, given, floor),
         sees_only_sums(run, y, cut, floor),
-        attempt(what_softmaxes_see, lambda: run(lambda t, axis: t.clone()), n) or "",
+        softmax,
     )
 
 

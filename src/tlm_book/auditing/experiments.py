@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from torch import nn
-
 from tlm_book.auditing.blame import find_culprit
 from tlm_book.auditing.causes import cause_of, examine
 from tlm_book.auditing.cuts import (
@@ -14,18 +12,17 @@ from tlm_book.auditing.cuts import (
     try_replaced,
 )
 from tlm_book.auditing.derivatives import try_derivatives, try_reach
+from tlm_book.auditing.look import look
 from tlm_book.auditing.modules import name_of, takes_argument
 from tlm_book.auditing.noise import measure_noise, takes_mask
 from tlm_book.auditing.report import Leak
 from tlm_book.auditing.surroundings import try_batch, try_cache, try_padding
-from tlm_book.auditing.tensors import attempt, describe_error, tensors_in
+from tlm_book.auditing.tensors import attempt, describe_error
 from tlm_book.auditing.trial import (
     CALL,
     Findings,
     Trial,
     Witness,
-    find_axes,
-    skip_last_layer,
 )
 
 
@@ -33,14 +30,12 @@ def explore(trial: Trial) -> Findings:
     """All experiments in one setting. A large model is spared its last layer, where that cannot look ahead; what is found without
     it is looked for again with it.
     """
-    if trial.row_axis < 0:
-        find_axes(trial)
-    layer = skip_last_layer(trial) if trial.plan.heavy else None
+    layer = look(trial, spare=trial.plan.heavy)
     found = explore_rows(trial)
     if layer is None or not found.witness:
         return found
     del layer.forward
-    trial.bases.clear()
+    look(trial, spare=False)
     return explore_rows(trial)
 
 
@@ -48,7 +43,6 @@ def explore_rows(trial: Trial) -> Findings:
     """All experiments on the rows that the model returns."""
     lengths = trial.plan.lengths
     found = Findings(lengths[-1])
-    trial.plan.batch, trial.plan.batch_grad = batch_sizes(trial)
     found.problems += measure_noise(trial, lengths[-1])
     if trial.remembers:
         return found
@@ -101,14 +95,14 @@ def expected_work(trial: Trial) -> int:
     """About how much work `explore` is, in rows, a call counting CALL: for the progress bar. Per experiment: calls, rows."""
     plan, deepest = trial.plan, trial.plan.lengths[-1]
     work = {
-        "other sequences in the batch": lambda n: (4, 7 * n),
+        "other sequences in the batch": lambda n: (4, 7 * n) if n < deepest else (2, 4 * n),
         "replaced rows": lambda n: (n, n * n / 2) if plan.sweeps(n) else (1 + plan.kinds(n) * n / 64, plan.kinds(n) * n * n),
         "derivatives": lambda n: (1 + n / 64, 3 * n * n),
         "removed rows": lambda n: (16, 8 * n) if plan.again and n > 16 else (n, n * n / 2),
         "padding on both sides": lambda n: (10, 38 * n),
         "decoding with a cache": lambda n: (8, 4 * n) if plan.again else (n + 8, 5 * n),
     }
-    calls, rows = 12, 12 * deepest  # noise
+    calls, rows = 8, 9 * deepest  # noise
     for n in plan.lengths:
         for words in ["other sequences in the batch", *(words for words, _ in experiments_at(trial, n))]:
             more = work[words](n)
@@ -123,24 +117,6 @@ def run_experiment(trial: Trial, n: int, found: Findings, words: str, experiment
         found.tried.setdefault(words, []).append(n)
     except Exception as error:
         found.problems.append(f"{words}: {describe_error(error)}")
-
-
-def batch_sizes(trial: Trial) -> tuple[int, int]:
-    """As many sequences at a time as keep within the memory, without derivatives and with them."""
-    sizes = [0]
-
-    def count(module: nn.Module, args: Any, output: Any) -> None:
-        sizes.append(sum(t.numel() * t.element_size() for t in tensors_in(output)))
-
-    hooks = [m.register_forward_hook(count) for m in trial.modules.values()]
-    try:
-        y = trial.rows(trial.first(trial.plan.lengths[-1]))
-    finally:
-        for handle in hooks:
-            handle.remove()
-    needs = (8 * max(sizes) + 8 * y.numel() + 1, 2 * sum(sizes) + 8 * y.numel() + 1)
-    plain, grad = (max(1, min(64, trial.plan.options.memory // need)) for need in needs)
-    return plain, grad
 
 
 SHADOWS = {"length": ("future",), "padding": ("future",), "cache": ("future", "length")}  # what is seen: what may have caused it

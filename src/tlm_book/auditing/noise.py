@@ -7,51 +7,29 @@ from typing import Any
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tlm_book.auditing.cuts import fresh_rows
 from tlm_book.auditing.modules import takes_argument
-from tlm_book.auditing.tensors import attempt, largest, row_changes, tensors_in
+from tlm_book.auditing.tensors import attempt, largest, row_changes
 from tlm_book.auditing.trial import Trial
 from tlm_book.checks import expects
 
 
-class CoarsestType(TorchDispatchMode):
-    """Notes the coarsest floating-point type into which finer numbers are rounded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.eps = 0.0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; True would have torch import its compiler first, which takes seconds."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
-        given, made = (
-            [torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()]
-            for tensors in (tensors_in([args, kwargs]), tensors_in(output))
-        )
-        if given and made and max(made) > min(given):
-            self.eps = max(self.eps, *made)
-        return output
-
-
 def measure_noise(trial: Trial, n: int) -> list[str]:
     """Sets what counts as noise in this setting; returns what stands in the way of a verdict."""
-    x = trial.first(n)
-    with CoarsestType() as seen:
-        y = trial.bases[n] = trial.rows(x)
-    again, _ = trial.rows(x), trial.rows(fresh_rows(trial, x, 0, torch.Generator()))
-    later, drawn = trial.rows(x), trial.rows(x, seed=1)
+    x, y = trial.first(n), trial.base(n)
+    again, another = trial.rows(x), fresh_rows(trial, x, 0, torch.Generator())
+    if float(row_changes(again, y).max()) > 0:  # the first run was watched, and may have set something up
+        y, again = again, trial.rows(x)
+        trial.bases[n] = y
     size = lambda other: float(row_changes(other, y).max()) / (largest(y) or 1.0)
-    twice = size(again)
-    trial.remembers = not twice and size(later) > 0
-    trial.random = not twice and not trial.remembers and size(drawn) > 0
+    later = lambda seed: (trial.rows(another), size(trial.rows(x, seed)))[1]
+    twice, drawn = size(again), later(1)
+    kept = later(0) if drawn > 0 and not twice else 0.0  # by the random draws, or by what it remembers of another sequence?
+    trial.remembers = kept > 0
+    trial.random = not twice and drawn > 0 and not trial.remembers
     own = torch.finfo(y.dtype if y.is_floating_point() else torch.float64).eps
-    trial.eps = max(own, seen.eps)
+    trial.eps = max(own, trial.coarsest)
     trial.tolerance = max(16 * twice, noise_level(trial, x, y))
     trial.decided = not y.isnan().any() and twice < 1e-2 and not trial.remembers
     problems = []
@@ -62,7 +40,7 @@ def measure_noise(trial: Trial, n: int) -> list[str]:
         shown = ", ".join(map(str, rows[:6])) + " …" * (len(rows) > 6)
         problems.append(f"NaN in output rows {shown}: nothing can be said of them")
     if trial.remembers:
-        change = f"after another sequence, the same input gives an output that differs by {size(later):.1e}"
+        change = f"after another sequence, the same input gives an output that differs by {kept:.1e}"
         problems.append(f"{change}: the model remembers earlier calls")
     if twice > 0:
         change = f"the same input twice gives outputs that differ by {twice:.1e}"
@@ -73,8 +51,8 @@ def measure_noise(trial: Trial, n: int) -> list[str]:
 def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:
     """What is surely noise, as a part of the largest output. (T-audit-noise)"""
     scale = largest(y) or 1.0
-    copies = y if trial.random else trial.rows(x.repeat_interleave(3, 0))
-    place, padded = float(row_changes(copies, y).max()), repadded(trial, x)
+    copies = y if trial.random else trial.copies(x.shape[1])
+    place, padded = float(row_changes(copies, y).max()), repadded(trial, x.shape[1])
     rounding = max(16 * shaken(trial, x, y), 4 * place, 4 * padded) / scale
     return max(min(rounding, 2**16 * trial.eps), 64 * trial.eps)
 
@@ -87,11 +65,11 @@ def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator
 
     def moved(t: Tensor) -> Tensor:
         factor = 1 + max(trial.eps, torch.finfo(t.dtype).eps) * signs.to(t)
-        flat = t.flatten().clone()
+        flat, other = t.flatten(), torch.empty_like(t).flatten()
         whole = len(flat) // len(signs) * len(signs)  # the same signs, over and over
-        flat[:whole].view(-1, len(signs)).mul_(factor)
-        flat[whole:].mul_(factor[: len(flat) - whole])
-        return flat.view(t.shape)
+        torch.mul(flat[:whole].view(-1, len(signs)), factor, out=other[:whole].view(-1, len(signs)))
+        torch.mul(flat[whole:], factor[: len(flat) - whole], out=other[whole:])
+        return other.view(t.shape)
 
     weights = [t for m in trial.modules.values() for t in m._parameters.values()]
     held = {id(t): t for t in weights if t is not None and t.is_floating_point()}
@@ -119,20 +97,19 @@ def takes_mask(trial: Trial, n: int) -> bool:
     return takes and fits and not trial.plan.brief
 
 
-def right_padded(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> tuple[Tensor, Tensor, int]:
+def right_padded(trial: Trial, n: int) -> tuple[Tensor, Tensor, int]:
     """The rows that are left, alone and with masked rows behind them, and how many they are."""
-    n = x.shape[1]
-    real = n - max(1, n // 3)
+    x, real = trial.first(n), n - max(1, n // 3)
     mask = (torch.arange(n, device=x.device) < real).long().expand(len(x), n)
     whole: dict[str, Any] = {trial.inputs.mask: mask}
     alone: dict[str, Any] = {trial.inputs.mask: mask[:, :real]}
-    return trial.rows(x[:, :real], **alone), trial.rows(x, **whole)[:, :real], real
+    return trial.once(("padded", n), lambda: (trial.rows(x[:, :real], **alone), trial.rows(x, **whole)[:, :real], real))
 
 
-def repadded(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> float:
+def repadded(trial: Trial, n: int) -> float:
     """The change when rows are added behind and masked."""
-    if trial.random or not takes_mask(trial, x.shape[1]):
+    if trial.random or not takes_mask(trial, n):
         return 0.0
     # An error is reported where padding is tried.
-    pair = attempt(lambda: right_padded(trial, x))
+    pair = attempt(right_padded, trial, n)
     return float(row_changes(*pair[:2]).max()) if pair else 0.0

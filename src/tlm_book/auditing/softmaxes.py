@@ -1,7 +1,7 @@
 """What the softmaxes inside a module are given: a mask of −∞, a weak one, or none."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ class Softmaxes(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """As in `noise.CoarsestType`."""
+        """As in `look.CoarsestType`."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -60,8 +60,15 @@ def what_softmaxes_see(run: Callable[[], Any], n: int) -> str:
     return next((kind for kind in (ALONG_ROWS, TURNED, WEAK, OPEN, CLOSED) if kind in kinds), "")
 
 
+def weak_or_open(kind: str, others: Iterable[str]) -> str:
+    """A mask that only chance made look weak: on other rows its scores lie otherwise."""
+    return OPEN if kind == WEAK and any(other != WEAK for other in others) else kind
+
+
 def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
-    """What one softmax sees. A mask is weak when in every row all later scores lie below all others, and yet count."""
+    """What one softmax sees. A mask is weak when in every row all later scores lie below all others, and yet count; some row must
+    have scores of both kinds beside its own.
+    """
     if scores.dim() < 2:
         return ""
     if axis == scores.dim() - 2 and scores.shape[axis] == n:
@@ -77,8 +84,10 @@ def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
     best = scores.amax(-1, keepdim=True)
     if n > 2 and bool((scores < best - GONE)[..., later.mT].all()):
         return TURNED
-    least = scores.masked_fill(later | (scores < gone), math.inf).amin(-1)[..., :-1]
-    return WEAK if n >= 4 and bool((seen < least).all()) else OPEN
+    counts = scores >= gone
+    least = scores.masked_fill(later | ~counts, math.inf).amin(-1)[..., :-1]
+    on_both_sides = (counts & later).any(-1) & (counts & later.mT).any(-1)
+    return WEAK if n >= 4 and bool((seen < least).all() and on_both_sides.any(-1).all()) else OPEN
 
 
 def causes_by_softmax(kind: str) -> str:

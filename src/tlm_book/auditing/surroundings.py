@@ -20,7 +20,7 @@ def try_batch(trial: Trial, n: int, found: Findings) -> None:
     x, draw = trial.inputs.x[:, :n], torch.Generator().manual_seed(n)
     one, other = x[:1], x[1:2] if len(x) > 1 else fresh_rows(trial, x[:1], 0, draw)
     twice, beside = torch.cat([one, one]), torch.cat([one, other])
-    copies = trial.rows(twice)
+    copies = trial.copies(n)
     base = copies if trial.random else trial.base(n).expand_as(copies)
     scale = largest(base) or 1.0
     pairs = beside, torch.cat([other, one]), twice
@@ -42,7 +42,7 @@ def try_padding(trial: Trial, n: int, found: Findings) -> None:
     """
     x, pad = trial.first(n), max(1, n // 3)
     fresh = fresh_rows(trial, x, 0, torch.Generator().manual_seed(n))
-    alone, padded, real = right_padded(trial, x)
+    alone, padded, real = right_padded(trial, n)
     scale = largest(padded) or 1.0
     gap = (row_changes(alone, padded)[0] / scale).cpu().numpy()
     i = int(gap.argmax())

@@ -81,6 +81,7 @@ class Trial:
     random: bool = False
     remembers: bool = False
     decided: bool = True
+    coarsest: float = 0.0  # the unit of the coarsest type inside
     eps: float = 0.0
     tolerance: float = 0.0
 
@@ -89,12 +90,24 @@ class Trial:
         held = [v for v in held if isinstance(v, torch.Generator)]
         self.generators = [(g, g.get_state()) for g in held]
         self.bases: dict[int, Tensor] = {}
+        self.kept: dict[tuple[str, int], Any] = {}
 
     def base(self, n: int) -> Shaped[Tensor, "1 m e"]:
         """The output for the first n rows of the first sequence, which nearly every experiment compares with: run once."""
         if n not in self.bases:
             self.bases[n] = self.rows(self.first(n))
         return self.bases[n]
+
+    def once(self, key: tuple[str, int], run: Callable[[], Any]) -> Any:
+        """What this run gives: kept for the second who asks, and then forgotten."""
+        if key in self.kept:
+            return self.kept.pop(key)
+        self.kept[key] = made = run()
+        return made
+
+    def copies(self, n: int) -> Shaped[Tensor, "2 m e"]:
+        """The output for two copies of the first n rows."""
+        return self.once(("copies", n), lambda: self.rows(self.first(n).repeat_interleave(2, 0)))
 
     def first(self, n: int) -> Shaped[Tensor, "1 m *d"]:
         """The first sequence, cut to n rows."""
@@ -115,10 +128,14 @@ class Trial:
         return self.inputs.real is not None and self.inputs.mask not in extra
 
     def rows(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, **extra: Any) -> Shaped[Tensor, "batch m e"]:
-        """The output for these sequences, (batch, row, everything else). Rows that the given mask hides are 0."""
+        """The output for these sequences, (batch, row, everything else)."""
         if len(x) > 1 and None in (self.inputs.batch_axis, self.batch_axis):
             return torch.cat([self.rows(one[None], seed, **extra) for one in x])
-        y = as_rows(self, tensor_of(self.raw(x, seed, **extra)))
+        return self.shown(tensor_of(self.raw(x, seed, **extra)), x, **extra)
+
+    def shown(self, output: Shaped[Tensor, "..."], x: Shaped[Tensor, "batch n *d"], **extra: Any) -> Shaped[Tensor, "batch m e"]:
+        """An output for these sequences as (batch, row, everything else), a copy; rows that the given mask hides are 0."""
+        y = as_rows(self, output)
         if self.inputs.real is not None and self.hides(extra) and len(y[0]) == len(x[0]):
             return y.masked_fill(~self.inputs.real[: len(x[0]), None], 0)
         return y.clone()  # some models write every output into the same memory
@@ -134,10 +151,9 @@ def as_rows(trial: Trial, y: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch m e
     return y.reshape(*y.shape[:2], -1)
 
 
-def find_axes(trial: Trial) -> None:
-    """The output axis that shrinks with the input rows, and the one that grows with the batch."""
-    n, plan = max(trial.plan.lengths), trial.plan
-    whole = shape_at(trial, n)
+def find_axes(trial: Trial, n: int, whole: tuple[int, ...]) -> None:
+    """The output axis that shrinks with the input rows, and the one that grows with the batch; `whole` is the shape for n rows."""
+    plan = trial.plan
     axis = plan.options.row_axis
     axis = find_row_axis(trial, whole, n) if axis is None else axis
     fits = -len(whole) <= axis < len(whole)
@@ -172,28 +188,6 @@ def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
     wants = "one axis with a row for each input row; name it with row_axis="
     expects(len(fits) == 1, "row_axis", got, wants)
     return fits[0]
-
-
-def skip_last_layer(trial: Trial) -> nn.Module | None:
-    """When the model returns what a linear layer makes of its rows, one by one, that layer returns its input from now on: of the
-    124 million weights of GPT-2 it holds 39. Returns the layer, whose own `forward` comes back when this one is deleted.
-    """
-    made: list[tuple[nn.Module, Any, Tensor]] = []
-    plain = [m for m in trial.modules.values() if type(m) is nn.Linear and "forward" not in vars(m)]
-    plain = [m for m in plain if not (m._forward_hooks or m._forward_pre_hooks)]
-    hooks = [m.register_forward_hook(lambda *call: made.append(call)) for m in plain]
-    try:
-        y = tensor_of(trial.raw(trial.first(trial.plan.lengths[-1])))
-    finally:
-        for handle in hooks:
-            handle.remove()
-    last = [(layer, args) for layer, args, output in made if output is y]
-    rows_along = {trial.row_axis % y.dim(), (trial.batch_axis or 0) % y.dim()}
-    if len(last) != 1 or y.dim() - 1 in rows_along or sum(layer is last[0][0] for layer, *_ in made) > 1:
-        return None
-    layer: Any = last[0][0]
-    layer.forward = lambda rows: rows
-    return layer
 
 
 @dataclass

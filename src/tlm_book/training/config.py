@@ -15,7 +15,7 @@ from tlm_book.checks import (
 )
 from tlm_book.transformer_lm import Config
 
-__all__ = ["Size", "TrainConfig", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
+__all__ = ["PRESETS_RATE", "Size", "TrainConfig", "essays_model", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
 
 
 @named
@@ -25,6 +25,7 @@ class TrainConfig:
 
     steps, batch_size     updates, and windows of text in each
     lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
+    schedule              how the rate falls: "cosine" or "linear"
     weight_decay, betas   of AdamW
     clip                  longest gradient; longer ones are shortened to this
     token_noise           share of the tokens that are replaced by random ones where the model reads them
@@ -44,6 +45,7 @@ class TrainConfig:
     lr: float = 1.5e-3
     min_lr: float = 0.1
     warmup: int = 50
+    schedule: str = "cosine"
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float = 1.0
@@ -76,6 +78,7 @@ class TrainConfig:
         ):
             expects(right, name, getattr(self, name), wants)
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
+        expects_one_of("schedule", self.schedule, ("cosine", "linear"))
 
     def steps_at(self, step: int) -> int:
         """How many steps the run was to have when this one was done: the length that its learning rate belongs to.
@@ -152,7 +155,10 @@ MODELS = tuple(name for name, method in vars(Config).items() if isinstance(metho
 
 
 def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
-    """The model that `train_from_file` trains, in a given size: one of ours, or one of the preset's kind.
+    """The model that `train_from_file` trains, in a given size: ours, or one of the preset's kind.
+
+    Ours has rotary positions, gated layers 8/3 as wide inside (so that they have as many weights as plain ones), tied embeddings, no biases
+    but in the normalization; dropout where the text is so little that it is read often. benchmarks/recipe.py has what each of these gains.
 
     What a preset says of sizes is scaled: as many queries to a key, layers 8/3 as wide inside where they are gated, a window of half
     the context. ValueError for another preset.
@@ -160,6 +166,17 @@ def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
     if preset is not None:
         expects_one_of("preset", preset, MODELS)
         return _of_kind(getattr(Config, preset)(vocab_size), size)
+    return Config(
+        vocab_size, d_model=size.d_model, d_ff=8 * max(1, round(size.d_model / 3)), n_layers=size.layers, n_heads=size.heads, max_len=size.context,
+        pe="rotary", rope_layout="interleaved", pe_start=0, gated=True, activation="silu", ff_bias=False, out_bias=False, unembed_bias=False, tied=True,
+        eps=1e-5, eps_mode="inside", dropout=0.2 if size.token_noise else 0.0,
+    )  # fmt: skip
+
+
+def essays_model(size: Size, vocab_size: int) -> Config:
+    """The model of the essays that the package ships, in a given size. It was made before there was the recipe: Wojcik's, with scaled embeddings, ε inside
+    the root, and dropout.
+    """
     return Config(
         vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads, max_len=size.context,
         embed_scale=True, eps=1e-5, eps_mode="inside", dropout=0.2,
@@ -178,16 +195,22 @@ def _of_kind(usual: Config, size: Size) -> Config:
     )  # fmt: skip
 
 
+BEST_RATE, ITS_WIDTH = 4e-3, 128  # of wider models the best rate is lower
+PRESETS_RATE = 1.5e-3  # the highest that all presets bear
+
+
 def recipe(size: Size, **changes: Any) -> TrainConfig:
-    """How a model of that size is trained; `changes` overrule single fields."""
+    """How a model of that size is trained; `changes` overrule single fields. benchmarks/recipe.py has what each choice gains."""
     steps = int(changes.get("steps", size.steps))
     fitted: dict[str, Any] = {
         "steps": steps,
         "batch_size": size.batch_size,
         "token_noise": size.token_noise,
-        "lr": 1.5e-3,
+        "lr": BEST_RATE * min(1.0, ITS_WIDTH / size.d_model),
+        "min_lr": 0.0,
+        "schedule": "linear",
         "weight_decay": 0.3,
-        "warmup": min(50, steps // 10),
+        "warmup": min(100, steps // 10),
         "eval_every": max(1, steps // 12),
     }
     return TrainConfig(**fitted | changes)

@@ -22,6 +22,7 @@ from tlm_book.training.checkpoint import (
     write_checkpoint,
 )
 from tlm_book.training.config import (
+    PRESETS_RATE,
     Size,
     TrainConfig,
     model_for,
@@ -100,6 +101,7 @@ def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices
     model_of: Callable[[Size], Config] = lambda size: model_for(size, size.vocab_size, preset)
     sizes = None
     if begin is None:
+        choices = ({} if preset is None else {"lr": PRESETS_RATE}) | dict(choices)
         size, config = plan(n_bytes, **choices)
         model_of(size)  # wrong sizes are found before the work begins
         if not any(field.name in choices for field in dataclasses.fields(Size) if field.name not in ("steps", "token_noise")):

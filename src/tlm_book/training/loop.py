@@ -70,8 +70,8 @@ def sample_batch(
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """η(s): a straight line up to lr in `warmup` steps, then half a cosine down to
-    min_lr · lr at the last of `config.steps_at(step)` steps.
+    """η(s): a straight line up to lr in `warmup` steps, then half a cosine, or a line,
+    down to min_lr · lr at the last of `config.steps_at(step)` steps.
 
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
@@ -82,7 +82,9 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     first = max(config.warmup - 1, 0)  # the step at which the rate is highest
     done = (step - first) / max(config.steps_at(step) - 1 - first, 1)
     low = config.min_lr * config.lr
-    return low + (config.lr - low) * (1 + math.cos(math.pi * done)) / 2
+    linear = config.schedule == "linear"
+    left = 1 - done if linear else (1 + math.cos(math.pi * done)) / 2
+    return low + (config.lr - low) * left
 
 
 def parameter_groups(

@@ -120,7 +120,7 @@ def fit_time(
     measured, steps = of_tokens(chosen, held_out), left / seconds
     often = min(MEASUREMENTS, max(2, int(0.15 * steps / measured)))
     n = max(2, int(max(steps - often * measured, steps / 2)))
-    fitted = {"steps": n, "eval_every": math.ceil(n / often), "validation": held_out, "warmup": min(50, n // 10)}
+    fitted = {"steps": n, "eval_every": math.ceil(n / often), "validation": held_out, "warmup": min(100, n // 10)}
     return dataclasses.replace(chosen, steps=n), recipe(chosen, **fitted | {name: value for name, value in own.items() if name != "steps"}), True
 
 

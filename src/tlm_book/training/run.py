@@ -21,7 +21,13 @@ from tlm_book.checks import expects, expects_one_of
 from tlm_book.files import clear_parts, free_folder, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
-from tlm_book.training.config import Size, TrainConfig, model_for, plan
+from tlm_book.training.config import (
+    Size,
+    TrainConfig,
+    essays_model,
+    model_for,
+    plan,
+)
 from tlm_book.training.cost import flops_per_token, peak_matmul_flops
 from tlm_book.training.curves import CURVES
 from tlm_book.training.data import (
@@ -62,6 +68,7 @@ from tlm_book.training.text import (
     stream_documents,
     text_files,
 )
+from tlm_book.transformer_lm import Config
 
 __all__ = ["Report", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
 
@@ -182,6 +189,7 @@ def train_and_save(
     *,
     device: str = "auto",
     progress: bool = True,
+    model_of: Callable[[Size, int], Config] = model_for,
 ) -> Report:
     """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
 
@@ -190,12 +198,12 @@ def train_and_save(
     # a place that cannot be written is found now, not at the end
     free_folder(out).parent.mkdir(parents=True, exist_ok=True)
     choose_device(device)
-    model_for(size, size.vocab_size)  # wrong sizes are found before the work begins
+    model_of(size, size.vocab_size)  # wrong sizes are found before the work begins
     train_texts, held_out_texts = split_documents(texts, config.validation, config.seed)
     tokenizer = learn_tokenizer(train_texts, size.vocab_size, config.seed)
     reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
     known, held_out = encode_corpus(tokenizer, reading), encode_corpus(tokenizer, held_out_texts)
-    model_config, start = model_for(size, len(tokenizer)), tokenizer.start
+    model_config, start = model_of(size, len(tokenizer)), tokenizer.start
     pace = pace_of(config, model_config, len(known), len(held_out), progress)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
     folder = save(out, result.model, tokenizer, config=config, log=result.log)
@@ -218,12 +226,14 @@ def train_from_file(
 
 
 def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> Report:
-    """Make the model that the package ships: the book's corpus, the sizes and settings that `plan` suggests, seed 0; `choices` as
-    in `train_from_file`.
+    """Make the model that the package ships: the book's corpus, the sizes that `fit_size` suggests, the model and the rate that it was made with, seed 0;
+    `choices` as in `train_from_file`.
     """
     texts = documents()
     size, config = plan(sum(len(t.encode()) for t in texts), **choices)
-    return train_and_save(texts, out, size, config, device=device, progress=progress)
+    its: dict[str, Any] = {"lr": 1.5e-3, "min_lr": 0.1, "schedule": "cosine", "warmup": min(50, config.steps // 10)}
+    config = dataclasses.replace(config, **its | {name: value for name, value in choices.items() if name in its})
+    return train_and_save(texts, out, size, config, device=device, progress=progress, model_of=essays_model)
 
 
 # In a folder, resumable, in one process or several

@@ -1,0 +1,87 @@
+"""The first run in a setting: its rows, the coarsest type inside it, the memory that it takes, and whether its last layer can be spared."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tlm_book.auditing.tensors import tensor_of, tensors_in
+from tlm_book.auditing.trial import Trial, find_axes
+
+
+class CoarsestType(TorchDispatchMode):
+    """Notes the coarsest floating-point type into which finer numbers are rounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.eps = 0.0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; True would have torch import its compiler first, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        given, made = (
+            [torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()]
+            for tensors in (tensors_in([args, kwargs]), tensors_in(output))
+        )
+        if given and made and max(made) > min(given):
+            self.eps = max(self.eps, *made)
+        return output
+
+
+class Watch:
+    """Notes the size of all that the modules make, and the last call of a linear layer, which treats the rows one by one."""
+
+    def __init__(self, trial: Trial) -> None:
+        plain = [m for m in trial.modules.values() if type(m) is nn.Linear and "forward" not in vars(m)]
+        self.calls = {m: 0 for m in plain if not (m._forward_hooks or m._forward_pre_hooks)}
+        self.last: tuple[Any, Any, Any] = None, (), None  # the layer, what went in, what came out
+        self.sizes: list[int] = []
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.sizes.append(sum(t.numel() * t.element_size() for t in tensors_in(output)))
+        if module in self.calls:
+            self.calls[module] += 1
+            self.last = module, args, output
+
+
+def look(trial: Trial, spare: bool) -> nn.Module | None:
+    """Runs the longest sequence once and notes what a trial has to know: its rows and their axes, the coarsest type, the sizes of batches.
+
+    With `spare`, a linear layer from which the model's output comes returns its input from now on: of the 124 million weights of
+    GPT-2 it holds 39. It is returned, and its own `forward` comes back when this one is deleted.
+    """
+    n, watch = trial.plan.lengths[-1], Watch(trial)
+    hooks = [m.register_forward_hook(watch) for m in trial.modules.values()]
+    try:
+        with CoarsestType() as seen:
+            y = tensor_of(trial.raw(trial.first(n)))
+    finally:
+        for handle in hooks:
+            handle.remove()
+    if trial.row_axis < 0:
+        find_axes(trial, n, tuple(y.shape))
+    trial.bases.clear()
+    trial.kept.clear()
+    trial.coarsest = seen.eps
+    trial.plan.batch, trial.plan.batch_grad = batch_sizes(trial, watch.sizes, y)
+    layer, args, output = watch.last
+    rows_along = {trial.row_axis % y.dim(), (trial.batch_axis or 0) % y.dim()}
+    spare = spare and output is y and y.dim() - 1 not in rows_along and watch.calls[layer] == 1
+    trial.bases[n] = trial.shown(args[0] if spare else y, trial.first(n))
+    if not spare:
+        return None
+    layer.forward = lambda rows: rows
+    return layer
+
+
+def batch_sizes(trial: Trial, sizes: Sequence[int], y: Tensor) -> tuple[int, int]:
+    """As many sequences at a time as keep within the memory, without derivatives and with them: modules make so many bytes of one."""
+    needs = (8 * max(sizes, default=0) + 8 * y.numel() + 1, 2 * sum(sizes) + 8 * y.numel() + 1)
+    plain, grad = (max(1, min(64, trial.plan.options.memory // need)) for need in needs)
+    return plain, grad
