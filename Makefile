@@ -7,6 +7,8 @@ READY := .venv/ready
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 # Of pytest's plugins the two that are used. The others, found in the environment, would be imported by every worker and have a library compiled anew.
 PLUGINS := --disable-plugin-autoload -p nbval.plugin -p xdist.plugin
+# What Python and pytest have compiled of the tests is kept for the next run, also where the environment (a container's, often) says otherwise.
+TESTED := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model essays rhymes clean
@@ -44,12 +46,12 @@ book: $(READY)
 	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(WORKERS)
+	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(WORKERS)
 
 # What is long by nature, too; and the chapters once more: every signature of the package checked while they run, every measurement with all its seeds.
 test-all: test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) tests --long $(WORKERS)
-	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PLUGINS) --nbval-lax book $(WORKERS)
+	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) tests --long $(WORKERS)
+	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 $(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval-lax book $(WORKERS)
 
 # Installs no Coq: a proof is checked where somebody wants it checked.
 proofs: $(READY)
@@ -113,16 +115,19 @@ model: $(READY)
 	mkdir -p _build
 	$(BIN)/python -m tlm_book.small_world --out _build/world $(if $(shell command -v g++),--compile)
 	rm -rf src/tlm_book/data/world && mv _build/world src/tlm_book/data/world
+	$(BIN)/python book/_tools/curves.py
 
 essays: $(READY)
 	rm -rf _build/model
 	$(BIN)/python -m tlm_book train --book --device cpu --out _build/model
 	rm -rf src/tlm_book/data/model && mv _build/model src/tlm_book/data/model
+	$(BIN)/python book/_tools/curves.py
 
 rhymes: $(READY)
 	rm -rf _build/rhymes
 	OMP_NUM_THREADS=1 $(BIN)/python -c "from tlm_book.heads import train_rhymes; train_rhymes('_build/rhymes')"
 	rm -rf src/tlm_book/data/rhymes && mv _build/rhymes src/tlm_book/data/rhymes
+	$(BIN)/python book/_tools/curves.py
 
 clean:
 	rm -rf _build .venv

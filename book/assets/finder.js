@@ -3,7 +3,8 @@
 
 (() => {
   const MOST = 8;
-  const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\d]+/gu) ?? [];
+  const split = (text) => text.toLowerCase().match(/[\p{L}\d]+/gu) ?? [];
+  const wordsOf = (text) => [...new Set([...split(text), ...split(text.replace(/(\p{Ll})(\p{Lu})/gu, "$1 $2"))])]; // RopeScaling: also rope, scaling
   const root = document.documentElement.dataset.content_root;
   let places = null;
   let waiting = []; // what to do when the places are there
@@ -20,8 +21,11 @@
     document.head.append(script);
   }
 
-  // How well a word of the question fits one of these: the same word 1, its beginning less, else 0.
-  const fit = (asked, words) => words.reduce((best, word) => Math.max(best, word === asked ? 1 : asked.length > 2 && word.startsWith(asked) ? 0.7 : 0), 0);
+  // How well a word of the question fits one of these: the same word 1, its beginning less, the same but for an ending (masks, masking) less still, else 0.
+  const stem = (word) => word.replace(/(?:ings?|ed|es|s)$/, "");
+  const akin = (asked, word) => stem(asked).length > 3 && stem(asked) === stem(word);
+  const one = (asked, word) => word === asked ? 1 : asked.length > 2 && word.startsWith(asked) ? 0.7 : akin(asked, word) ? 0.6 : 0;
+  const fit = (asked, words) => words.reduce((best, word) => Math.max(best, one(asked, word)), 0);
 
   // A word counts the more the rarer it is; one of the title counts more than others; a short title is about its word.
   function best(question) {

@@ -126,9 +126,11 @@ function markWideBoxes() {
   }
 }
 
+const targetOfPage = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+
 // A link to something inside a closed fold opens the fold.
 function openFold() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = targetOfPage();
   const fold = target?.closest("details") ?? target?.nextElementSibling?.querySelector("details.hide");
   if (target && fold && (target.closest("details") || target.classList.contains("cell-caption"))) fold.open = true;
   const curious = target?.closest("details.curious");
@@ -174,13 +176,16 @@ followContents();
 nameControls();
 markRegions();
 openFold();
-window.addEventListener("hashchange", openFold);
+window.addEventListener("hashchange", () => { // what was hidden could not be scrolled to
+  openFold();
+  targetOfPage()?.scrollIntoView();
+});
 window.addEventListener("load", () => {
   nameControls();
   document.fonts.ready.then(() => {
     markWideBoxes();
     // Formulas have grown the page above the target of a link.
-    if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+    targetOfPage()?.scrollIntoView();
     document.documentElement.dataset.ready = "true";
   });
 });

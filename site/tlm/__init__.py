@@ -12,7 +12,7 @@ What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]
 `html` writes it out. `tabs` puts specification and implementation side by side, `curious` folds what a reader may skip. `math` writes the mathematics, `links` previews
 statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
 names of the package, `finder` what the search finds at once, `light` keeps the pages light,
-`pictures` writes the weights that pictures share, `teaching` draws which chapter needs which.
+`pictures` writes the weights that pictures share, `tables` says where names in tables may break, `teaching` draws which chapter needs which.
 """
 
 import re
@@ -32,6 +32,7 @@ from tlm import (
     links,
     math,
     pictures,
+    tables,
     teaching,
 )
 from tlm.cells import CaptionsInFolds, CodeCells
@@ -100,6 +101,7 @@ def setup(app):
     finder.setup(app)
     light.setup(app)
     pictures.setup(app)
+    tables.setup(app)
     teaching.setup(app)
     # Pages are read anew when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))

@@ -5,14 +5,17 @@
 
 import ast
 import json
+import re
 from pathlib import Path, PurePosixPath
 
 from tlm.catalogue import chapters
 from tlm.html import label
 
+STATED = re.compile(r"[A-Z]-[\w.-]*\w")
+
 
 def note_code(known, cell, module, code):
-    """Give an exported cell an anchor for each public name that it defines, and keep the first line of its docstring."""
+    """Give an exported cell an anchor for each public name that it defines, and keep the first line of its docstring and the statements that it names."""
     try:
         body = ast.parse(code).body
     except SyntaxError:
@@ -21,8 +24,10 @@ def note_code(known, cell, module, code):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             anchor = f"code-{module}.{node.name}"
             cell["ids"].append(anchor)
-            doc = (ast.get_docstring(node) or "").split("\n\n")[0]
-            known.setdefault("code", {})[f"{module}.{node.name}"] = (anchor, " ".join(doc.split()))
+            doc = ast.get_docstring(node) or ""
+            known.setdefault("code", {})[f"{module}.{node.name}"] = (anchor, " ".join(doc.split("\n\n")[0].split()))
+            for name in STATED.findall(doc):
+                known.setdefault("code_of", {}).setdefault(name, []).append(f"{module}.{node.name}")
 
 
 def places_of(env, page):

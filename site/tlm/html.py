@@ -115,15 +115,24 @@ def visit_head(writer, node):
     writer.body.append(' <span class="statement-title">(' if len(node) else "")
 
 
+def code_of(known, names):
+    """(module.name, anchor) of the code that one of these statements defines or speaks of: the specification's first."""
+    found = [place for name in names for place in known.get("code_of", {}).get(name, [])]
+    best = min(found, key=lambda place: not place.startswith("spec."), default=None)
+    return best and (best, known["code"][best][0])
+
+
 def depart_head(writer, node):
     ids = node.parent["ids"]
-    checks = writer.builder.env.metadata[writer.builder.current_docname]["tlm"]["checks"]
-    anchors = list(dict.fromkeys(anchor for name in ids for anchor in checks.get(name, [])))
+    known = writer.builder.env.metadata[writer.builder.current_docname]["tlm"]
+    anchors = list(dict.fromkeys(anchor for name in ids for anchor in known["checks"].get(name, [])))
     out = [")</span>" if len(node) else ""]
     out.append(f'<a class="statement-permalink" href="#{ids[0]}" aria-label="Link to this statement">¶</a></p>')
     out.append('<p class="statement-meta">')
     if any(name[1:2] == "-" for name in ids):
         out.append(f'<span class="statement-ids" title="Name of the statement in its source">{escape(" · ".join(ids))}</span>')
+    if code := code_of(known, ids):
+        out.append(f' <a class="statement-code" href="#{code[1]}" title="tlm_book.{escape(code[0])}">code</a>')
     for i, anchor in enumerate(anchors, start=1):
         text = "✓&nbsp;check" if i == 1 else str(i)
         out.append(f' <a class="statement-check" href="#{anchor}" title="The cell that checks this statement">{text}</a>')

@@ -79,7 +79,7 @@ def outside_page(app):
         if links:
             title = app.env.titles[docname].astext()
             page = app.builder.get_relative_uri(OUTSIDE, docname)
-            items = [f'<li><a class="reference external" href="{escape(url)}">{escape(text)}</a><br/><small>{escape(url)}</small></li>'
+            items = [f'<li><a class="reference external" href="{escape(url)}">{escape(text)}</a><br/><small class="address">{escape(url)}</small></li>'
                      for url, text in links.items()]
             parts.append(f'<section><h2><a class="reference internal" href="{page}">{escape(title)}</a></h2><ul>{"".join(items)}</ul></section>')
     yield OUTSIDE, {"title": "Links that leave the book", "body": "\n".join(parts)}, "page.html"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tlm_book.arguments import arguments, in_options, refuse
+from tlm_book.arguments import arguments, in_options, refuse_options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -203,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = {"train": train, "generate": generate, "export": export, "page": page, "audit": audit, "prove": prove}[command]
     warnings.showwarning = partial(note, command, warnings.showwarning)
     try:
-        refuse(options)
+        refuse_options(options)
         del options["command"]
         import_libraries()
         said = run(options)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from tlm_book.checks import did_you_mean
 
-__all__ = ["PRESETS", "arguments", "in_options", "refuse"]
+__all__ = ["PRESETS", "arguments", "in_options", "refuse_options"]
 
 _DECODERS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", "llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma")
 _PAIRS = ("lei_mao", "pre_norm", "agarwal", "vaswani")
@@ -202,7 +202,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def refuse(options: dict[str, Any]) -> None:
+def refuse_options(options: dict[str, Any]) -> None:
     """What single values do not show: heads that do not divide the width, a run that stands there, a module that is missing.
     ValueError or FileExistsError.
     """

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "named", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,13 +49,14 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
 def expects_names(given: Iterable[str], names: Sequence[str]) -> None:
     """Each of the given names of arguments is one of `names`; TypeError otherwise, which says the nearest."""
     for name in given:
-        expects(name in names, name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
+        if name not in names:
+            refuse(name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
 
 
 Kind = TypeVar("Kind")
 
 
-def named(kind: type[Kind]) -> type[Kind]:
+def with_suggestions(kind: type[Kind]) -> type[Kind]:
     """The dataclass, which answers to an unknown field with the nearest that there is. TypeError, as before."""
     made: Any = kind
 
@@ -143,6 +144,7 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     readers = {name: (reader, _may_be_none(one)) for name, one in known.items() if (reader := _reader(one.annotation))}
     in_order = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     needed = sum(one.default is one.empty for one in known.values())
+    places = [(k, name, *readers[name]) for k, name in enumerate(in_order) if name in readers]
     closed = inspect.Parameter.VAR_KEYWORD not in kinds
     plain: Callable[..., R] = function
 
@@ -155,9 +157,11 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, without the work of binding
-            given = dict(zip(in_order, args))
-            read(given)
-            return plain(*given.values())
+            given, sizes = list[Any](args), dict[str, int]()
+            for k, name, reader, optional in places:
+                if k < len(given) and not (optional and given[k] is None):
+                    given[k] = reader(name, given[k], sizes)
+            return plain(*given)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -223,6 +227,8 @@ def _read_number(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
 
 
 def _read_text(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
+    if type(thing) is str:
+        return thing
     expects(isinstance(thing, str), argument, type(thing).__name__, "str", TypeError)
     return thing
 
@@ -321,11 +327,14 @@ def _made_array(argument: str, thing: Any, wants: Any) -> Any:
 
 def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: dict[str, int]) -> None:
     """`array` has the axes and the kind of number of the jaxtyping type `wants`; the lengths of named axes are kept in `sizes`."""
-    expects(hasattr(array, "shape"), argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
+    if not hasattr(array, "shape"):
+        refuse(argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
     kind, name = getattr(array.dtype, "kind", ""), wants.__name__
-    whole = kind in ("i", "u")
-    expects(whole or not name.startswith("Int"), argument, f"dtype {array.dtype}", "integers", TypeError)
-    expects(whole or kind in ("f", "b") or name.startswith("Shaped"), argument, f"dtype {array.dtype}", "real numbers", TypeError)
+    if kind not in ("i", "u"):
+        if name.startswith("Int"):
+            refuse(argument, f"dtype {array.dtype}", "integers", TypeError)
+        if kind not in ("f", "b") and not name.startswith("Shaped"):
+            refuse(argument, f"dtype {array.dtype}", "real numbers", TypeError)
     shape, before = tuple(array.shape), dict(sizes)
     if "..." in axes:
         free, fixed = axes.index("..."), len(axes) - 1

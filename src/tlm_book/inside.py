@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, refuse
 
 __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 
@@ -80,8 +80,9 @@ def _chosen(argument: str, patterns: Iterable[str], known: Iterable[str]) -> dic
     found: dict[str, str] = {}
     for pattern in patterns:
         names = fnmatch.filter(known, pattern)
-        near = difflib.get_close_matches(pattern, list(known), n=1, cutoff=0.0)
-        expects(names, argument, repr(pattern), f"a name inside the model, such as {', '.join(map(repr, near))}")
+        if not names:
+            near = difflib.get_close_matches(pattern, list(known), n=1, cutoff=0.0)
+            refuse(argument, repr(pattern), f"a name inside the model, such as {', '.join(map(repr, near))}")
         found |= dict.fromkeys(names, pattern)
     return found
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
 
 __all__ = [
-    "LAYOUTS",
+    "WEIGHT_LAYOUTS",
     "to_layout",
     "from_layout",
     "to_columns",
@@ -20,7 +20,7 @@ __all__ = [
 # --- One layer, five layouts
 
 
-LAYOUTS = {  # names of queries, keys, values; name of the output; transposed?
+WEIGHT_LAYOUTS = {  # names of queries, keys, values; name of the output; transposed?
     "tlm_book": (("qkv.",), "out.", True),
     "cross": (("query.", "key.", "value."), "out.", True),
     "torch": (("in_proj_",), "out_proj.", True),
@@ -56,12 +56,12 @@ def to_layout(
     layer, under the names and in the shapes of another program; biases b_Q, b_K, b_V
     and b_O where given. The results may share memory with the weights.
 
-    `layout` is one of LAYOUTS. The inverse of `from_layout`. ValueError for another
+    `layout` is one of WEIGHT_LAYOUTS. The inverse of `from_layout`. ValueError for another
     layout, for a weight that is missing, and for shapes that do not fit.
     """
-    expects_one_of("layout", layout, tuple(LAYOUTS))
+    expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     _expects_heads(weights)
-    names, out, transposed = LAYOUTS[layout]
+    names, out, transposed = WEIGHT_LAYOUTS[layout]
     W = [weights[f"W_{x}"].transpose(0, 1).flatten(1) for x in "QKV"]  # (d, h·k)
     b = [weights[f"b_{x}"].flatten() for x in "QKV" if f"b_{x}" in weights]
     expects(len(b) in (0, 3), "weights", f"{len(b)} of b_Q, b_K, b_V", "all or none")
@@ -86,9 +86,9 @@ def from_layout(
     `state` is the `state_dict()` of one attention layer. ValueError for another
     layout, for a weight that is missing, and for heads that do not fit.
     """
-    expects_one_of("layout", layout, tuple(LAYOUTS))
+    expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     expects_positive(n_heads=n_heads)
-    names, out, transposed = LAYOUTS[layout]
+    names, out, transposed = WEIGHT_LAYOUTS[layout]
     for name in (*names, out):
         lacks = f"{name}weight" not in state
         expects(not lacks, "state", f"the names {', '.join(state)}", f"{name}weight")

@@ -119,6 +119,20 @@ def _once(function: Callable[..., Any], checks: Callable[[Callable[..., Any]], C
     return once
 
 
+def _unless_switched_off(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function checked by beartype alone, and only while jaxtyping is on: what checks shapes is called inside compiled graphs, which hold no check."""
+    full = functools.cache(lambda: CHECK(function))
+
+    @functools.wraps(function)
+    def checked_or_plain(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return (function if jaxtyping.config.jaxtyping_disable else full())(*args, **kwargs)
+
+    if "<locals>" not in function.__qualname__:  # what `shaped` makes shows the check of what it wraps
+        vars(checked_or_plain)["full"] = full
+    return checked_or_plain
+
+
 def _giving(result: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the same signature, in the same module, with this result."""
 
@@ -136,12 +150,12 @@ def install() -> None:
     def jaxtyped(thing: Any = None, **options: Any) -> Any:
         if thing is None:
             return lambda thing: jaxtyped(thing, **options)
-        # what checks shapes is called inside compiled graphs, where jaxtyping can be switched off and beartype cannot
         home = getattr(thing, "__module__", "")
-        ours = inspect.isfunction(thing) and home.startswith("tlm_book.") and home != "tlm_book.checks"
         # beartype alone would check a generator's arguments when it is first asked for something
-        if not ours or inspect.isgeneratorfunction(thing):
+        if not inspect.isfunction(thing) or not home.startswith("tlm_book.") or inspect.isgeneratorfunction(thing):
             return of_jaxtyping(thing, **options)
+        if home == "tlm_book.checks":
+            return _unless_switched_off(thing)
         if "<locals>" not in thing.__qualname__ and not any(map(may_hold_arrays, thing.__annotations__.values())):
             return CHECK(thing)
         return _once(thing, lambda function: of_jaxtyping(function, **options))

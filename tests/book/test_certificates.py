@@ -27,7 +27,7 @@ from tlm_book.derivation import (
     register_rule,
 )
 from tlm_book.derivation import rules as rules_of_modules
-from tlm_book.derivation.certificate import FORMS
+from tlm_book.derivation.certificate import LEAF_FORMS
 from tlm_book.graph_networks import PositionalNetwork
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -62,7 +62,7 @@ def encoder(**options) -> nn.TransformerEncoder:
 
 
 def test_the_files_are_short_and_have_no_hole():
-    for name in coq.FILES:
+    for name in coq.PROOF_FILES:
         text = coq.source(name)
         assert len(text.splitlines()) <= 400
         code = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
@@ -71,7 +71,7 @@ def test_the_files_are_short_and_have_no_hole():
 
 def test_every_lemma_of_the_book_names_its_statement():
     """Each machine-checked statement is named in a comment of the files, and is one that a chapter states; each of its lemmas is there."""
-    comments = " ".join(re.findall(r"\(\*.*?\*\)", "".join(map(coq.source, coq.FILES)), re.DOTALL))
+    comments = " ".join(re.findall(r"\(\*.*?\*\)", "".join(map(coq.source, coq.PROOF_FILES)), re.DOTALL))
     stated = {name for page in book.chapters() for cell in book.read(page).cells if cell.cell_type == "markdown"
               for name in re.findall(r'<a id="([^"]+)"', cell.source)}  # fmt: skip
     for name, lemmas in coq.MACHINE_CHECKED.items():
@@ -249,7 +249,7 @@ def test_comments_cannot_be_left():
 def test_every_check_that_is_named_is_one():
     checked = {name for page in book.chapters() for cell in book.read(page).cells if cell.cell_type == "code"
                for name in book.directives(cell.source).get("checks", "").split()}  # fmt: skip
-    assert {name for form in FORMS.values() for name in form.checks} <= checked
+    assert {name for form in LEAF_FORMS.values() for name in form.checks} <= checked
 
 
 # --- The command
@@ -286,8 +286,8 @@ def test_prove_without_a_proof(tmp_path, monkeypatch):
     report, status = prove.prove(encoder(), out)
     assert status == 1 and report.startswith("No theorem. derivation: got TransformerEncoder, of which only") and not out.exists()
     rejected = coq.Verdict(False, (), "Error: Unable to unify")
-    assert "nothing is proved" in prove.report((), rejected) and "Unable" in prove.report((), rejected)
-    assert "axioms that the book does not allow: oracle" in prove.report((), coq.Verdict(True, ("oracle",), ""))
+    assert "nothing is proved" in prove.conclusion((), rejected) and "Unable" in prove.conclusion((), rejected)
+    assert "axioms that the book does not allow: oracle" in prove.conclusion((), coq.Verdict(True, ("oracle",), ""))
     with pytest.raises(SystemExit, match="2"):
         said("--preset", "nonsense")
 

@@ -3,9 +3,7 @@
 import contextlib
 import functools
 import json
-import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +12,7 @@ import chapters as book
 import numpy as np
 import pytest
 import torch
+from commands import run_script
 
 from tlm_book import exercises
 from tlm_book.exercises import check, grading
@@ -53,8 +52,7 @@ def test_every_exercise_has_a_grader_and_its_solution_passes_it(chapter):
 @functools.cache
 def outcomes() -> dict[str, list[list[str]]]:
     """{exercise: [[what was handed in, the hint it should get or "", the hint it got], …]}, without the runtime type checker."""
-    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | {"OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=300)
+    result = run_script(SCRIPT)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 

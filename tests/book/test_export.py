@@ -203,6 +203,59 @@ def test_imports_run_in_no_circle(module):
     assert not circle(module), " → ".join(circle(module))
 
 
+def test_no_room_is_too_large():
+    assert {module: lines for module, path in FILES.items() if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 450} == {}
+
+
+SAID_TWICE = {"residual", "newton_schulz", "attention"}  # a rule and the layer that it is about; a loop and its formula; a layer and its picture
+
+
+def public_homes() -> dict[str, list[str]]:
+    """{public name: the modules that define it}; what a package passes on is not defined there."""
+    homes: dict[str, list[str]] = {}
+    for module, path in FILES.items():
+        if not module.endswith("__main__"):
+            listed = getattr(importlib.import_module(f"tlm_book.{module}".rstrip(".")), "__all__", [])
+            for name in set(listed).intersection(export.public_names(path.read_text(encoding="utf-8"))):
+                homes.setdefault(name, []).append(module)
+    return {name: modules for name, modules in homes.items() if not all(module.startswith("exercises.") for module in modules)}
+
+
+def with_several_homes(homes: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Names that stand in two modules of which neither is the other's specification. In `spec.named_tensors` the formulas are written with names."""
+    found = {}
+    for name, modules in homes.items():
+        formulas = [module for module in modules if module.startswith("spec.") and module != "spec.named_tensors"]
+        layers = [module for module in modules if not module.startswith("spec.")]
+        own = all(layer.split(".")[0] == formula.removeprefix("spec.") for formula in formulas for layer in layers)
+        again = "spec.named_tensors" in modules and len(modules) > 1 and not formulas
+        if max(len(formulas), len(layers)) > 1 or not own or again:
+            found[name] = modules
+    return found
+
+
+def test_every_public_name_has_one_home():
+    assert set(with_several_homes(public_homes())) == SAID_TWICE
+
+
+def test_a_second_home_would_be_found():
+    homes = {"a": ["x", "spec.x"], "b": ["x", "y"], "c": ["spec.x", "y"], "d": ["spec.x", "spec.y"], "e": ["spec.x", "spec.named_tensors"], "f": ["x.room"]}
+    assert set(with_several_homes(homes)) == {"b", "c", "d"}
+
+
+def hidden_modules(package: str) -> list[str]:
+    """Modules of a package in whose place it holds something else of the same name."""
+    names = vars(importlib.import_module(f"tlm_book.{package}"))
+    rooms = [module.rpartition(".")[2] for module in FILES if module.rpartition(".")[0] == package]
+    return [room for room in rooms if room in names and not inspect.ismodule(names[room])]
+
+
+def test_a_name_is_a_function_or_a_module():
+    """`small_world.stories` is a function. The pictures, `viewer.attention` and others, are functions in folders that are called as they are."""
+    packages = [module for module, path in FILES.items() if path.name == "__init__.py" and module]
+    assert {package for package in packages if hidden_modules(package)} == {"viewer"}
+
+
 def test_a_circle_would_be_found(tmp_path, monkeypatch):
     files = {"a": "from tlm_book.b import x", "b": "def f():\n    import tlm_book.c", "c": "from tlm_book.a import f", "d": "from tlm_book.a import f"}
     for name, text in files.items():

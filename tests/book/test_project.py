@@ -10,6 +10,7 @@ import tomllib
 from importlib.metadata import distributions, version
 
 import chapters as book
+import curves
 import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
@@ -89,9 +90,17 @@ def test_the_wheel_is_whole(wheel_site):
         "model, tokenizer = tr.shipped()\n"
         "assert len(tokenizer) == model.config.vocab_size\n"
         "import tlm_book.derivation.coq as c\n"
-        "assert all('Qed.' in c.source(name) for name in c.FILES)"
+        "assert all('Qed.' in c.source(name) for name in c.PROOF_FILES)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})
+
+
+def test_the_wheel_has_no_logs_and_no_tables(wheel_site):
+    """What the chapters show of the logs is in curves.json, made from them."""
+    kept = {path.relative_to(wheel_site).as_posix() for path in (wheel_site / "tlm_book" / "data").rglob("*")}
+    assert {"tlm_book/data/curves.json", "tlm_book/data/model/model.safetensors", "tlm_book/data/world/tokenizer.json"} <= kept
+    assert [name for name in kept if name.endswith((".jsonl", ".csv"))] == []
+    assert (book.SOURCE / "data" / "curves.json").read_text(encoding="utf-8") == curves.text(), "make it anew: python book/_tools/curves.py"
 
 
 def test_the_wheel_says_what_it_is(wheel_site):

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 import importlib
 import re
 import sys
@@ -69,18 +70,24 @@ def test_every_module_of_the_package_is_there():
     assert set(MODULES) == files - rooms | packages | OF_CHAPTERS
 
 
+@functools.cache
+def sections(chapter: str, module: str) -> dict[str, str | None]:
+    """{name that cells of the chapter define in the module: the heading above it}."""
+    section, defined = None, {}
+    for cell in book.read(chapter).cells:
+        if cell.cell_type == "markdown":
+            section = export.heading(cell.source) or section
+        elif book.directives(cell.source).get("export") == module:
+            defined |= dict.fromkeys(export.public_names(book.without_directives(cell.source)), section)
+    return defined
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_an_entry_of_a_chapter_leads_to_its_section(module):
     """The section named is one of the chapter, and the cells below it define the name."""
     for entry in (entry for entry in ENTRIES.values() if entry.module == module and entry.section):
         chapter, heading = entry.section
-        section, defined = None, {}
-        for cell in book.read(chapter).cells:
-            if cell.cell_type == "markdown":
-                section = export.heading(cell.source) or section
-            elif book.directives(cell.source).get("export") == module:
-                defined |= dict.fromkeys(export.public_names(book.without_directives(cell.source)), section)
-        assert defined[entry.name] == heading
+        assert sections(chapter, module)[entry.name] == heading
     missing = [entry.name for entry in ENTRIES.values() if entry.module == module and not entry.section]
     if module in OF_CHAPTERS:  # only what stands beside the imports, above all headings, has no section
         first = next(cell for cell in book.read(module.removeprefix("spec.").split(".")[0]).cells if book.directives(cell.source).get("export") == module)
@@ -113,5 +120,5 @@ def test_signatures_are_as_written():
     assert shown["spec.operators.causal_mask"] == 'causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]'
     assert shown["attention.CausalAttention"] == "class CausalAttention(d_model: int, d_head: int | None = None)"
     assert shown["transformer_lm.settings.Settings"].splitlines()[:2] == ["class Settings", "    vocab_size: int  # V"]
-    members = {member.name: member.signature for member in ENTRIES["transformer_lm.settings.Config"].members}
+    members = {member.name: member.signature for member in ENTRIES["transformer_lm.presets.Config"].members}
     assert members["Config.gpt2"] == 'classmethod gpt2(vocab_size: int = 50257, **changes: Any) -> "Config"'

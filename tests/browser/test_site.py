@@ -522,14 +522,14 @@ def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
 
 ASKED = [  # what a reader types, the place to take, and how the code begins that must then be on the screen
     ("layer norm jacobian", "standardize_jacobian", "def standardize_jacobian"),
+    ("gelu", "GELU", "def gelu"),
     ("rotary angle", "rotary encoding", "def rotary"),
     ("top-p", "top_p", "def top_p"),
-    ("gelu", "GELU", "def gelu"),
     ("bpe merge", "merge", "def merge"),
 ]
 
 
-@pytest.mark.parametrize(("asked", "place", "code"), ASKED)
+@pytest.mark.parametrize(("asked", "place", "code"), [pytest.param(*case, marks=pytest.mark.long if case in ASKED[2:] else ()) for case in ASKED])
 def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, code):
     """From the first page, and from a light one: some words, one click, and the code is there, at most half a screen below the window."""
     start = "book/index" if asked == ASKED[0][0] else "book/bibliography"
@@ -541,6 +541,48 @@ def test_the_search_leads_to_the_code_of_a_formula(reader, site, asked, place, c
     page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
     page.wait_for_function("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
       .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < 1.5 * innerHeight)""", arg=code, timeout=20_000)
+    assert not faults
+
+
+FORMULAS = {  # a formula's box, linked from the sheet of formulas, and how its code begins
+    "attention.html#A-def-4.1": "def attention(", "positional_encoding.html#T-rotary-def": "def rotary(", "normalization.html#T-rms-norm": "def rms_norm(",
+    "feed_forward.html#T-gated-ff": "def gated_feed_forward(", "optimization.html#T-adamw": "def adamw(",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("box", "code"), FORMULAS.items())
+def test_a_formula_has_a_link_to_its_code(reader, site, box, code):
+    """One click in the head of the box, and the definition is on the screen, also where the other tab is chosen."""
+    page, faults = open_page(reader, f"{site}/book/{box}", site)
+    name = box.partition("#")[2]
+    home = page.locator(f".statement:has([id='{name}']), .statement[id='{name}']")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    for label in page.locator(".sd-tab-set > label", has_text="torch").all()[:1]:
+        label.evaluate("(label) => label.click()")
+    home.locator("a.statement-code").evaluate("(link) => link.click()")
+    page.wait_for_function("""(code) => [...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes(code) && pre.clientHeight)
+      .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < innerHeight)""", arg=code, timeout=20_000)
+    assert not faults
+
+
+FIELD = {  # words of the field as people type them, and the place that must be among the first three
+    "label smoothing": "loss.html#T-label-smoothing", "kneser-ney smoothing": "glossary.html#term-smoothing",
+    "weight tying": "glossary.html#term-tied-embedding", "gradient checkpointing": "glossary.html#term-activation-checkpointing",
+    "backpropagation": "glossary.html#term-backpropagation", "quantization": "glossary.html#term-quantization",
+    "flashattention": "glossary.html#term-flashattention", "KV caches": "glossary.html#term-key-value-cache",
+}  # fmt: skip
+
+
+def test_the_search_knows_the_words_of_the_field(reader, site):
+    page, faults = open_page(reader, f"{site}/book/bibliography.html", site)
+    page.keyboard.press("Control+k")
+    box = page.locator("#pst-search-dialog input[type=search]")
+    for asked, place in FIELD.items():
+        box.fill(asked)
+        page.wait_for_function("(place) => [...document.querySelectorAll('#pst-search-dialog ul.places li:nth-child(-n+3) a')].some((a) => a.href.endsWith(place))",
+                               arg=place, timeout=20_000)
+    box.fill("zyzzyva")
+    page.wait_for_function("!document.querySelector('#pst-search-dialog ul.places a')", timeout=20_000)
     assert not faults
 
 

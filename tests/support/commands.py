@@ -1,6 +1,7 @@
 """Commands as a user gives them, `python -m tlm_book …`, without a new interpreter for each: one process imports the package once and forks.
 
     run("generate", "--prompt", "The tide").stdout
+    run_code("import sys; print(sys.argv)", "what it is given").stdout
 
 Each command has its own process, folder, streams and exit status, on one thread and without the runtime checker, as for a user. Where there is no
 fork, each has an interpreter of its own.
@@ -34,10 +35,26 @@ def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProc
     """The command in a process forked from one that has imported the package; what it printed, and its exit status."""
     if not hasattr(os, "fork"):
         return fresh(*arguments, cwd=cwd)
-    argv = [str(argument) for argument in arguments]
+    return _asked(list(map(str, arguments)), cwd, None)
+
+
+def run_code(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same for a program."""
+    argv = list(map(str, arguments))
+    if not hasattr(os, "fork"):
+        return subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, encoding="utf-8", env=environment(), timeout=300)
+    return _asked(argv, None, code)
+
+
+def run_script(file: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same for a program in a file."""
+    return run_code(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')", *arguments)
+
+
+def _asked(argv: list[str], cwd: Path | None, code: str | None) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        wanted = {"argv": argv, "cwd": str(cwd or Path.cwd()), "out": str(out), "err": str(err)}
+        wanted = {"argv": argv, "cwd": str(cwd or Path.cwd()), "out": str(out), "err": str(err), "code": code}
         server = _server()
         server.stdin.write(json.dumps(wanted) + "\n")
         server.stdin.flush()
@@ -63,7 +80,7 @@ def _child(wanted: dict) -> None:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(wanted[name], os.O_WRONLY | os.O_CREAT), number)
         sys.argv = ["tlm_book", *wanted["argv"]]
-        status = main()
+        status = main() if wanted["code"] is None else exec(wanted["code"], {"__name__": "__main__"}) or 0
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:

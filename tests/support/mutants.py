@@ -365,13 +365,17 @@ def code(text: str) -> str:
 
 
 def shortened(was: str, becomes: str, room: int = 44) -> tuple[str, str]:
-    """Two lines of code cut down to the place where they differ."""
+    """Two lines of code cut down to the place where they differ, between words."""
     def alike(a: str, b: str) -> int:
         return next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
     start = alike(was, becomes)
     end = alike(was[start:][::-1], becomes[start:][::-1])
     left, right = max(0, start - room), max(0, end - room)
+    while 0 < left and ("_" + was[left - 1] + was[left]).isidentifier():  # no word is cut
+        left -= 1
+    while 0 < right and ("_" + was[-right - 1] + was[-right]).isidentifier():
+        right -= 1
 
     def cut(text: str) -> str:
         return "… " * (left > 0) + text[left : len(text) - right].strip() + " …" * (right > 0)

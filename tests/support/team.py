@@ -1,6 +1,11 @@
-"""One process of a team, in double precision: `torchrun … team.py FOLDER PARALLEL LAST`. It stops after step LAST, if that is not 0."""
+"""One process of a team, in double precision: `torchrun … team.py FOLDER PARALLEL LAST`. It stops after step LAST, if that is not 0.
 
+`python team.py FOLDER PARALLEL LAST PROCESSES` is the whole team without torchrun: forked from one process, so that torch is imported once.
+"""
+
+import os
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -27,6 +32,34 @@ def run(folder: Path, parallel: str = "ddp", last: int = 0, model: Config = MODE
         return []
 
 
+def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
+    """The processes that torchrun would start, with the environment and the common store that it would give them."""
+    import torch._dynamo
+    import torch.distributed.fsdp  # all of them need both
+
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    given = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    children = []
+    for rank in range(processes):
+        child = os.fork()
+        if child == 0:
+            os.environ.update(given, RANK=str(rank), LOCAL_RANK=str(rank))
+            try:
+                run(folder, parallel, last)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(child)
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    if any(statuses):
+        raise SystemExit("a process of the team failed")
+
+
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
-    run(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), MODEL.replace(tied="tied" in sys.argv[4:]))
+    folder, parallel, last, *more = sys.argv[1:]
+    if more and more[0].isdigit():
+        forked(int(more[0]), Path(folder), parallel, int(last))
+    else:
+        run(Path(folder), parallel, int(last), MODEL.replace(tied="tied" in more))

@@ -1,15 +1,13 @@
-"""What a user is told about bad input: the table of `bad_inputs.py`, run in a fresh interpreter without the runtime type checker."""
+"""What a user is told about bad input: the table of `bad_inputs.py`, run in a process without the runtime type checker."""
 
 import functools
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from bad_inputs import CASES
+from commands import run_script
 
 SCRIPT = Path(__file__).parents[1] / "support" / "bad_inputs.py"
 
@@ -17,8 +15,8 @@ SCRIPT = Path(__file__).parents[1] / "support" / "bad_inputs.py"
 @functools.cache
 def outcomes() -> dict[str, list[str]]:
     """{case: [type, message]}, from one run of the table."""
-    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
-    result = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=True, timeout=300)
+    result = run_script(SCRIPT)
+    assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 

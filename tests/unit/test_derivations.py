@@ -358,14 +358,22 @@ BREAKS = {
 }
 
 
+@functools.cache
+def rightly_derived() -> list[Kind]:
+    """What the right rules say of each random model."""
+    return [derive(build(seed)).kind for seed in range(250)]
+
+
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_wrong_rule_would_be_caught(name, monkeypatch):
+    """Of what the right rules say, too, the test above has tried all it can: only where the wrong rule says something else is it tried."""
+    right = rightly_derived()
     BREAKS[name](monkeypatch)
-    for seed in range(250):
+    for seed, kind in enumerate(right):
         model = build(seed)
         proof = derive(model)
         try:
-            if MEANS[proof.kind] and refuted(model, MEANS[proof.kind], seed, heights=(5, 2)):
+            if proof.kind is not kind and MEANS[proof.kind] and refuted(model, MEANS[proof.kind], seed, heights=(5, 2)):
                 return
         except (RuntimeError, ValueError):  # what is claimed to be an operator cannot even be called at every height
             return

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import run_script
 from test_parity import (
     PRESETS,
     by_spec,
@@ -25,8 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 def fake(*words: str) -> str:
     """What the program says of a GPU that is not there; the words choose what is tried."""
-    command = [sys.executable, str(ROOT / "tests/support/fake_gpu.py"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = run_script(ROOT / "tests/support/fake_gpu.py", *words)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     return done.stdout
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from test_parity import needs_gpu
 
-from tlm_book.small_world import LEVELS, check, learning
-from tlm_book.small_world.learning import Settings, learn, rate
+from tlm_book.small_world import LEVELS, learning, proofread
+from tlm_book.small_world.learning import RunSettings, learn_world, rate
 from tlm_book.small_world.lessons import (
     ANSWER,
     COMPANY,
@@ -29,7 +29,7 @@ from tlm_book.small_world.lessons import (
 from tlm_book.training import load
 from tlm_book.transformer_lm import Config
 
-TINY = Settings(vocab_size=700, stories=60, tokens=800, warmup=3, every=2)
+TINY = RunSettings(vocab_size=700, stories=60, tokens=800, warmup=3, every=2)
 LESSONS_TINY = (Lesson((COPY,), 32, 3, enough=2, most=4), Lesson((COPY, FACTS), 40, 2, enough=2, most=2), Lesson((COMPANY, LEVELS[0]), 48, 2, enough=0))
 SMALL = Config(700, d_model=16, d_ff=16, n_layers=1, n_heads=2, max_len=400, pe="rotary", tied=True)
 
@@ -43,7 +43,7 @@ def tokenizer():
 def test_the_simulator_finds_no_fault_in_facts_and_company(write):
     """Of facts, where they are about people; of things they are told in words that no story uses ("The key was")."""
     texts = [text for text in (write(random.Random(i)) for i in range(200)) if "he " not in text.split(" was ")[0]]
-    assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(check, texts))
+    assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(proofread, texts))
     if write is company:
         answers = [line.partition("? ")[2] for text in texts for line in text.splitlines()[1:]]
         assert {"Nobody."} < set(answers) and any(" and " in a for a in answers)
@@ -78,13 +78,13 @@ def test_rows_take_the_kinds_in_turn_and_are_the_same_again(tokenizer):
 
 
 def test_up_level_down():
-    s = Settings(tokens=1000, warmup=10, cooling=0.25, lowest=0.1)
+    s = RunSettings(tokens=1000, warmup=10, cooling=0.25, lowest=0.1)
     assert [rate(0, 0, s), rate(4, 50, s), rate(9, 90, s), rate(50, 750, s)] == [0.1, 0.5, 1.0, 1.0]
     assert rate(60, 875, s) == pytest.approx(0.55) and rate(70, 1000, s) == rate(80, 1001, s) == 0.1
 
 
 def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys):
-    whole = learn(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
+    whole = learn_world(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
     said = capsys.readouterr().out.splitlines()
     log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert len(said) == len(log) and [entry["lesson"] for entry in log] == [0, 0, 1] + [2] * (len(log) - 3)
@@ -100,14 +100,14 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(learning, "train_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+        learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert not (tmp_path / "again").exists()
-    again = learn(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
+    again = learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert capsys.readouterr().out == ""
     (a, _), (b, _) = load(whole), load(again)
     assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
     with pytest.raises(FileExistsError, match="out: got"):
-        learn(again, TINY, LESSONS_TINY, SMALL)
+        learn_world(again, TINY, LESSONS_TINY, SMALL)
 
 
 def losses(folder):
@@ -117,14 +117,14 @@ def losses(folder):
 @pytest.mark.long
 def test_compiled_it_learns_the_same(tmp_path):
     """In a process without the checker of signatures, which no compiled graph holds."""
-    program = "import sys; sys.path.append('tests/unit'); from pathlib import Path; from test_lessons import *; [learn(Path(sys.argv[1]) / str(c), TINY, LESSONS_TINY, SMALL, False, compile=c) for c in (False, True)]"
+    program = "import sys; sys.path.append('tests/unit'); from pathlib import Path; from test_lessons import *; [learn_world(Path(sys.argv[1]) / str(c), TINY, LESSONS_TINY, SMALL, False, compile=c) for c in (False, True)]"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=Path(__file__).parents[2])
     torch.testing.assert_close(losses(tmp_path / "True"), losses(tmp_path / "False"), rtol=0, atol=1e-3)
 
 
 @needs_gpu
 def test_on_a_gpu_it_learns_the_same(tmp_path):
-    cpu, gpu = (learn(tmp_path / device, TINY, LESSONS_TINY, SMALL, progress=False, device=device) for device in ("cpu", "cuda"))
+    cpu, gpu = (learn_world(tmp_path / device, TINY, LESSONS_TINY, SMALL, progress=False, device=device) for device in ("cpu", "cuda"))
     torch.testing.assert_close(losses(gpu), losses(cpu), rtol=0, atol=1e-2)
 
 

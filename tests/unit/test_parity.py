@@ -5,15 +5,13 @@ Numbers are compared in float64. "Agree to 1e-12" is relative to the largest ent
 
 import dataclasses
 import functools
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from commands import run_code
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -470,7 +468,7 @@ def test_making_and_using_a_model_changes_no_switch(name):
 
 
 def test_the_generators_of_python_and_numpy_are_never_used():
-    """In a fresh interpreter without the runtime checker, whose lists are checked at random places."""
+    """In a process without the runtime checker, whose lists are checked at random places."""
     code = """
 import random, numpy, torch
 from tlm_book.inference import complete
@@ -486,8 +484,8 @@ model = train(TrainConfig(steps=2, warmup=1, batch_size=2), config, tokens, toke
 complete(model, tokenizer, "hi", 3)
 assert state() == before
 """
-    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    done = run_code(code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_model_is_made_from_torch_s_seed_alone():

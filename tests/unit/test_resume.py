@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import run_code
 
 from tlm_book.pretrained import load_model, save_model
 from tlm_book.tokenization import Tokenizer, documents
@@ -122,7 +123,9 @@ def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(text):
     pytest.importorskip("resource")
     folder = begun(text)
     before = contents(folder)
-    said = alone("-c", FULL.replace("{choices}", repr(TINY)), text, text.parent / "model", timeout=300)
+    run = run_code(FULL.replace("{choices}", repr(TINY)), text, text.parent / "model")
+    assert run.returncode == 0, run.stderr[-3000:]
+    said = run.stdout
     assert said.startswith("refused:") and "state.safetensors" in said
     after = contents(folder)
     assert {k: v for k, v in before.items() if not k.startswith("log.")} == {k: v for k, v in after.items() if not k.startswith("log.")}

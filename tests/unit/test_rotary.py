@@ -2,14 +2,12 @@
 
 import copy
 import math
-import subprocess
-import sys
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
-from commands import environment
+from commands import run_code
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
@@ -90,8 +88,8 @@ for layout in LAYOUTS:
 
 
 def test_it_is_one_graph():
-    """In a process of its own, without the runtime type checker."""
-    result = subprocess.run([sys.executable, "-c", ONE_GRAPH], env=environment(), capture_output=True, text=True, timeout=300)
+    """In a process without the runtime type checker."""
+    result = run_code(ONE_GRAPH)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

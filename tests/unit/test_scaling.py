@@ -15,13 +15,17 @@ from tlm_book.tokenization import documents
 from tlm_book.training import checkpoints
 
 HERE = Path(__file__).parents[1] / "support"
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def python(*command: object) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.run([sys.executable, *map(str, command)], env=environment, capture_output=True, text=True, timeout=600)
 
 
 def launched(processes: int, *command: object) -> subprocess.CompletedProcess[str]:
     """`torchrun` on a free port of this machine."""
-    environment = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"} | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    whole = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes, *command]
-    return subprocess.run(list(map(str, whole)), env=environment, capture_output=True, text=True, timeout=600)
+    return python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes, *command)
 
 
 def in_a_team(processes: int, *arguments: object) -> None:
@@ -52,8 +56,13 @@ def same_run(folder: Path, whole: tuple[Path, list[dict[str, float]]]) -> None:
     assert mine.keys() >= one.keys() and all((mine[name] - w).abs().max() < 1e-8 for name, w in one.items())
 
 
-def test_sharded_then_alone(alone, tmp_path):
-    in_a_team(2, tmp_path, "fsdp", 4)
+@pytest.mark.parametrize("by", [pytest.param("fork", marks=needs_fork), pytest.param("torchrun", marks=pytest.mark.long)])
+def test_sharded_then_alone(alone, tmp_path, by):
+    if by == "fork":
+        run = python(HERE / "team.py", tmp_path, "fsdp", 4, 2)
+        assert run.returncode == 0, run.stderr[-3000:]
+    else:
+        in_a_team(2, tmp_path, "fsdp", 4)
     assert len(checkpoints(tmp_path)) == 2
     team.run(tmp_path)
     same_run(tmp_path, alone)

@@ -113,6 +113,7 @@ HARD = [
 ]
 
 
+@functools.cache
 def texts() -> list[str]:
     return [old(text) for text in [*HARD, *planes(), *documents()[40:]]]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -80,7 +81,7 @@ def look(trial: Trial, spare: bool) -> nn.Module | None:
     return layer
 
 
-def batch_sizes(trial: Trial, sizes: Sequence[int], y: Tensor) -> tuple[int, int]:
+def batch_sizes(trial: Trial, sizes: Sequence[int], y: Shaped[Tensor, "..."]) -> tuple[int, int]:
     """As many sequences at a time as keep within the memory, without derivatives and with them: modules make so many bytes of one."""
     needs = (8 * max(sizes, default=0) + 8 * y.numel() + 1, 2 * sum(sizes) + 8 * y.numel() + 1)
     plain, grad = (max(1, min(64, trial.plan.options.memory // need)) for need in needs)

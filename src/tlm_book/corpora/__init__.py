@@ -23,7 +23,7 @@ from tlm_book.corpora.french import (
     with_an,
     with_s,
 )
-from tlm_book.corpora.rhyming import charm, listing, rhymes, story
+from tlm_book.corpora.rhyming import charm, listing, lost_and_found, rhymes
 
 __all__ = [
     "split_words",
@@ -43,6 +43,6 @@ __all__ = [
     "split_pairs",
     "charm",
     "listing",
-    "story",
+    "lost_and_found",
     "rhymes",
 ]

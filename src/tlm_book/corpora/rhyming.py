@@ -4,7 +4,7 @@ import numpy as np
 
 from tlm_book.checks import expects_positive
 
-__all__ = ["OTHERS", "WORDS", "charm", "listing", "rhymes", "story"]
+__all__ = ["OTHERS", "WORDS", "charm", "listing", "rhymes", "lost_and_found"]
 
 NOUNS = (
     "bell boat bread candle cat clock cloud crow drum egg fiddle fox garden goat hat "
@@ -46,7 +46,7 @@ def listing(rng: np.random.Generator) -> str:
     return f"To the {place}: {said}. From the {place}: {said}."
 
 
-def story(rng: np.random.Generator) -> str:
+def lost_and_found(rng: np.random.Generator) -> str:
     """Two people, a thing that is lost and found, and what they sing."""
     first = rng.choice(FIRST, 2, replace=False)
     one, two = (
@@ -75,5 +75,5 @@ def rhymes(n: int, seed: int) -> list[str]:
     expects_positive(n=n)
     rng = np.random.default_rng(seed)
     return [
-        (charm, charm, charm, listing, story)[rng.integers(5)](rng) for _ in range(n)
+        (charm, charm, charm, listing, lost_and_found)[rng.integers(5)](rng) for _ in range(n)
     ]

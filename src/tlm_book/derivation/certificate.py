@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tlm_book.checks import expects
-from tlm_book.derivation.kinds import MEANS, Kind, Sentence
+from tlm_book.derivation.kinds import MEANS, Kind, ProofNode
 from tlm_book.derivation.trial import AGREES
 
-__all__ = ["Form", "FORMS", "Assumption", "assumptions", "certificate"]
+__all__ = ["Form", "LEAF_FORMS", "Assumption", "assumptions", "certificate"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Form:
 
 _ONE_MAP = "T(X)[i] = t(X[i]), one map t for all rows"
 _BY_PLACE = "T(X)[i] = t_i(X[i]), a map t_i for each place i"
-FORMS: dict[str, Form] = {  # by the reason that the leaf gives; for some layers of the book, by its name and the reason
+LEAF_FORMS: dict[str, Form] = {  # by the reason that the leaf gives; for some layers of the book, by its name and the reason
     "one map for all rows": Form("OneMap", _ONE_MAP, ("T-derive-torch",)),
     "N: one map for all rows": Form("OneMap", _ONE_MAP, ("W-norm-layer", "T-rms-norm")),
     "entry by entry": Form("OneMap", _ONE_MAP, ("T-derive-torch", "W-ff-rowwise")),
@@ -66,12 +66,12 @@ class Assumption:
     places: int
 
 
-def _form(leaf: Sentence) -> Form:
+def _form(leaf: ProofNode) -> Form:
     declared = Form(f"(Declared {COQ_KINDS[leaf.kind]})", f"it is {leaf.kind.value}, says a rule outside the book", ())
-    return FORMS.get(f"{leaf.subject}: {leaf.reason}") or FORMS.get(leaf.reason) or declared
+    return LEAF_FORMS.get(f"{leaf.subject}: {leaf.reason}") or LEAF_FORMS.get(leaf.reason) or declared
 
 
-def _nodes(root: Sentence) -> list[Sentence]:
+def _nodes(root: ProofNode) -> list[ProofNode]:
     """All sentences of a tree, premises before what follows from them."""
     found, todo = [], [root]
     while todo:
@@ -80,7 +80,7 @@ def _nodes(root: Sentence) -> list[Sentence]:
     return found[::-1]
 
 
-def assumptions(proof: Sentence) -> tuple[Assumption, ...]:
+def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
     """What the certificate of this tree takes for granted, leaf by leaf. (T-derivation-sound)"""
     places: dict[tuple[str, str, Kind], int] = {}
     for step in _nodes(proof):
@@ -91,7 +91,7 @@ def assumptions(proof: Sentence) -> tuple[Assumption, ...]:
     return tuple(Assumption(*key, form.coq, form.formula, form.checks, places[key]) for key, form in leaves.items())
 
 
-def _expects_proof(proof: Sentence) -> None:
+def _expects_proof(proof: ProofNode) -> None:
     """ValueError, which says where the proof stops, unless the root is proved and all below it."""
     gaps = {f"{step.subject} ({step.reason})" for step in _nodes(proof) if step.kind is Kind.UNPROVED and not _proves_less(step)}
     wants = "an autoregressive one, proved from its leaves"
@@ -100,7 +100,7 @@ def _expects_proof(proof: Sentence) -> None:
     expects(proved, "derivation", f"{proof.subject}, of which only '{proof.kind.value}' is proved", wants)
 
 
-def _proves_less(step: Sentence) -> bool:
+def _proves_less(step: ProofNode) -> bool:
     return any(premise.kind is Kind.UNPROVED for premise in step.premises)
 
 
@@ -112,7 +112,7 @@ class _Writer:
         self.number: dict[tuple[str, str, Kind], int] = {}
         self.lines: list[str] = []
 
-    def node(self, step: Sentence) -> int:
+    def node(self, step: ProofNode) -> int:
         """The number of this node; it and all below it are written when they are new."""
         term = self.term(step)
         key = term, step.subject, step.kind
@@ -124,7 +124,7 @@ class _Writer:
             ]
         return self.number[key]
 
-    def term(self, step: Sentence) -> str:
+    def term(self, step: ProofNode) -> str:
         """This node as a term, of the nodes below it."""
         if not step.premises:
             return f"Leaf {self.leaf[step.subject, step.reason, step.kind]}"
@@ -192,7 +192,7 @@ Print Assumptions autoregressive_model.
 """
 
 
-def certificate(proof: Sentence) -> str:
+def certificate(proof: ProofNode) -> str:
     """The text of a file for Coq with the theorem that every operator which this tree denotes is autoregressive.
     (T-derivation-sound)
 

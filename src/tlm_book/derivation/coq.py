@@ -13,11 +13,11 @@ from textwrap import dedent
 from tlm_book.checks import expects, expects_one_of
 
 __all__ = [
-    "FILES", "MACHINE_CHECKED", "AXIOMS", "HOW_TO_GET_COQ", "CLOSED", "Verdict", "coqc", "source", "passage", "compile_proofs",
+    "PROOF_FILES", "MACHINE_CHECKED", "AXIOMS", "HOW_TO_GET_COQ", "CLOSED", "Verdict", "coqc", "source", "passage", "compile_proofs",
     "run", "check_certificate",
 ]  # fmt: skip
 
-FILES = ("Operators.v", "Derivation.v")  # in the order in which they need one another
+PROOF_FILES = ("Operators.v", "Derivation.v")  # in the order in which they need one another
 MACHINE_CHECKED: dict[str, tuple[str, ...]] = {  # statements of the book, and the lemmas that prove them in these files
     "W-rowwise-def": ("rowwise_forms",),
     "T-two-halves": ("autoregressive_from_first_rows", "two_halves"),
@@ -59,7 +59,7 @@ def source(name: str) -> str:
 
     ValueError for another name.
     """
-    expects_one_of("name", name, FILES)
+    expects_one_of("name", name, PROOF_FILES)
     return resources.files("tlm_book").joinpath("proofs", name).read_text(encoding="utf-8")
 
 
@@ -73,12 +73,12 @@ def passage(name: str, proof: bool = False) -> str:
 
     ValueError when there is no such name.
     """
-    lines = [line for file in FILES for line in source(file).splitlines()]
+    lines = [line for file in PROOF_FILES for line in source(file).splitlines()]
     for kind in (_LEMMA, _DEFINITION, _CASE):
         begins = [k for k, line in enumerate(lines) if re.match(kind.format(name=re.escape(name)), line.strip())]
         if begins:
             return dedent("\n".join(_until_the_end(lines[begins[0] :], kind, proof)))
-    raise ValueError(f"name: got {name!r}, want one that is defined or proved in {' or '.join(FILES)}")
+    raise ValueError(f"name: got {name!r}, want one that is defined or proved in {' or '.join(PROOF_FILES)}")
 
 
 def _until_the_end(lines: list[str], kind: str, proof: bool) -> list[str]:
@@ -105,7 +105,7 @@ def compile_proofs(folder: Path) -> None:
 
     FileNotFoundError without coqc; RuntimeError, with Coq's words, when it rejects one of them.
     """
-    for name in FILES:
+    for name in PROOF_FILES:
         (folder / name).write_text(source(name), encoding="utf-8")
         done = _compile(folder / name, folder)
         if done.returncode:

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Kind", "MEANS", "Sentence"]
+__all__ = ["Kind", "MEANS", "ProofNode"]
 
 
 class Kind(Enum):
@@ -32,7 +32,7 @@ MEANS: dict[Kind, frozenset[Kind]] = {
 
 
 @runtime_checkable
-class Sentence(Protocol):
+class ProofNode(Protocol):
     """A node of a proof tree: `subject` is of `kind` because of `reason`, applied to `premises`."""
 
     @property
@@ -45,4 +45,4 @@ class Sentence(Protocol):
     def reason(self) -> str: ...
 
     @property
-    def premises(self) -> "tuple[Sentence, ...]": ...
+    def premises(self) -> "tuple[ProofNode, ...]": ...

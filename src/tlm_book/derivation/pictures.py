@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from tlm_book.derivation.kinds import Kind, Sentence
+from tlm_book.derivation.kinds import Kind, ProofNode
 from tlm_book.libraries import library
 
 __all__ = ["Lines", "tree_text", "draw_tree"]
 
-Lines = list[tuple[int, int, Sentence]]  # depth, how often in a row, sentence
+Lines = list[tuple[int, int, ProofNode]]  # depth, how often in a row, sentence
 
 
-def _label(times: int, step: Sentence) -> str:
+def _label(times: int, step: ProofNode) -> str:
     return f"{step.subject} (× {times})" if times > 1 else step.subject
 
 

@@ -8,7 +8,7 @@ from tlm_book.derivation import coq
 from tlm_book.derivation.certificate import Assumption, assumptions, certificate
 from tlm_book.derivation.rules import derive
 
-__all__ = ["report", "prove"]
+__all__ = ["conclusion", "prove"]
 
 
 def _line(number: int, leaf: Assumption) -> str:
@@ -17,7 +17,7 @@ def _line(number: int, leaf: Assumption) -> str:
     return f"  {number}. {leaf.subject}, {places}: {leaf.formula} [{leaf.reason}]; {tried}"
 
 
-def report(leaves: tuple[Assumption, ...], verdict: coq.Verdict) -> str:
+def conclusion(leaves: tuple[Assumption, ...], verdict: coq.Verdict) -> str:
     """What was proved, and under which assumptions: the leaves one by one, each with the statements whose checks try it."""
     if not verdict.accepted:
         return f"Coq rejects the certificate: nothing is proved.\n{verdict.output}"
@@ -52,4 +52,4 @@ def prove(model: nn.Module, out: Path | None = None) -> tuple[str, int]:
         return "\n".join([*said, f"Not checked. {coq.HOW_TO_GET_COQ}"]), 1
     verdict = coq.check_certificate(text)
     allowed = set(verdict.axioms) <= set(coq.AXIOMS)
-    return "\n".join([*said, report(assumptions(proof), verdict)]), int(not (verdict.accepted and allowed))
+    return "\n".join([*said, conclusion(assumptions(proof), verdict)]), int(not (verdict.accepted and allowed))

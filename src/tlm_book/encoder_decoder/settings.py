@@ -4,7 +4,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of, expects_positive, named
+from tlm_book.checks import (
+    expects,
+    expects_one_of,
+    expects_positive,
+    with_suggestions,
+)
 from tlm_book.transformer_lm import Config, Settings
 
 __all__ = [
@@ -15,7 +20,7 @@ __all__ = [
 # --- The model in torch
 
 
-@named
+@with_suggestions
 @dataclass(frozen=True)
 class EncoderDecoderConfig(Settings):
     """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as

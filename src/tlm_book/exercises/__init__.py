@@ -5,20 +5,31 @@ it runs an answer, compares what comes out, and says what is wrong with it.
 """
 
 import difflib
+import functools
 import importlib
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects
-from tlm_book.exercises.grading import Exercise, Fault, Result
+from tlm_book.checks import expects, refuse
+from tlm_book.exercises.grading import Exercise, Grade, WrongAnswer
 
-__all__ = ["Result", "check", "chapters", "exercises"]
+__all__ = ["Grade", "check", "chapters", "exercises"]
 
 
 def chapters() -> list[str]:
     """The chapters that have graded exercises."""
+    return list(_chapters())
+
+
+@functools.cache
+def _chapters() -> tuple[str, ...]:
     files = Path(__file__).parent.glob("*.py")
-    return sorted(file.stem for file in files if file.stem not in ("__init__", "grading"))
+    return tuple(sorted(file.stem for file in files if file.stem not in ("__init__", "grading")))
+
+
+def _near(name: str) -> list[str]:
+    """The chapters whose names are like this one; all where none is."""
+    return difflib.get_close_matches(name, _chapters(), n=3, cutoff=0.3) or chapters()
 
 
 def exercises(chapter: str) -> dict[str, Exercise]:
@@ -29,13 +40,13 @@ def exercises(chapter: str) -> dict[str, Exercise]:
     >>> list(exercises("attention"))[:2]
     ['attention-1', 'attention-2']
     """
-    near = difflib.get_close_matches(chapter, chapters(), n=3, cutoff=0.3) or chapters()
-    expects(chapter in chapters(), "chapter", repr(chapter), "one with exercises, such as " + ", ".join(near))
+    if chapter not in _chapters():
+        refuse("chapter", repr(chapter), "one with exercises, such as " + ", ".join(_near(chapter)))
     graders: list[Exercise] = importlib.import_module(f"tlm_book.exercises.{chapter}").EXERCISES
     return {f"{chapter}-{number}": exercise for number, exercise in enumerate(graders, start=1)}
 
 
-def check(exercise: str, answer: Any) -> Result:
+def check(exercise: str, answer: Any) -> Grade:
     """Grade an answer to an exercise of the book; say what is wrong with it, not how it is done.
 
     `exercise` is the chapter's name and the number of the exercise, such as "attention-3".
@@ -52,16 +63,15 @@ def check(exercise: str, answer: Any) -> Result:
     expects(isinstance(exercise, str), "exercise", repr(exercise), "a chapter and a number, such as 'attention-3'", TypeError)
     chapter, _, number = exercise.rpartition("-")
     chapter = chapter.replace("-", "_")
-    near = difflib.get_close_matches(chapter or exercise, chapters(), n=3, cutoff=0.3) or chapters()
-    expects(chapter in chapters(), "exercise", repr(exercise),
-            "a chapter and a number, such as " + ", ".join(f"{name}-1" for name in near))
+    if chapter not in _chapters():
+        refuse("exercise", repr(exercise), "a chapter and a number, such as " + ", ".join(f"{name}-1" for name in _near(chapter or exercise)))
     known = exercises(chapter)
     name = f"{chapter}-{number}"
     expects(name in known, "exercise", repr(exercise), f"one of {', '.join(known)}")
     try:
         hint = known[name].judge(answer)
-    except Fault as fault:
+    except WrongAnswer as fault:
         hint = str(fault)
     except (Exception, SystemExit, GeneratorExit) as error:  # an object that cannot be looked at: its ==, its length, its numbers raise
         hint = f"The answer cannot be compared with what is wanted: that raises {type(error).__name__}."
-    return Result(name, hint, known[name].wants)
+    return Grade(name, hint, known[name].wants)

@@ -14,14 +14,14 @@ import numpy as np
 
 from tlm_book.arrays import as_array
 
-__all__ = ["Exercise", "Fault", "Result", "call", "difference", "function", "holds", "value"]
+__all__ = ["Exercise", "WrongAnswer", "Grade", "call", "difference", "function", "holds", "value"]
 
 SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n that random inputs are made for, n = 1 among them
 SECONDS = 10.0  # the time an answer may take for one input
 
 
 @dataclass(frozen=True)
-class Result:
+class Grade:
     """What `check` says of an answer: true when it is right, with a hint when it is not."""
 
     exercise: str
@@ -49,7 +49,7 @@ class Exercise:
     wrong: tuple[tuple[str, Any], ...]
 
 
-class Fault(Exception):
+class WrongAnswer(Exception):
     """What is wrong with an answer, in words for the reader."""
 
 
@@ -91,24 +91,24 @@ def parameters(f: Callable[..., Any]) -> list[str]:
 
 
 def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
-    """f(*inputs), where whatever goes wrong becomes a Fault that says so."""
+    """f(*inputs), where whatever goes wrong becomes a WrongAnswer that says so."""
     if not callable(f):
-        raise Fault(f"The answer is a function; got {type(f).__name__}.")
+        raise WrongAnswer(f"The answer is a function; got {type(f).__name__}.")
     given = copy.deepcopy(inputs)
     where = f" (for {describe(names, inputs)})" if names else ""
     try:
         with time_limit(SECONDS):
             result = f(*given)
     except _TimeUp:
-        raise Fault(f"It was still running after {SECONDS:g} seconds{where}. Does its loop end?") from None
+        raise WrongAnswer(f"It was still running after {SECONDS:g} seconds{where}. Does its loop end?") from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and its like, too
-        raise Fault(f"It raises {type(error).__name__}{where}: {error}") from error
+        raise WrongAnswer(f"It raises {type(error).__name__}{where}: {error}") from error
     if difference(given, inputs):
-        raise Fault(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
+        raise WrongAnswer(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
     if result is None:
-        raise Fault("It returns nothing (None). Is there a `return`?")
+        raise WrongAnswer("It returns nothing (None). Is there a `return`?")
     return result
 
 
@@ -134,7 +134,7 @@ def function(
         try:
             return through(result, *copy.deepcopy(case))
         except Exception as error:
-            raise Fault(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
+            raise WrongAnswer(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
 
     @functools.cache
     def prepared() -> list[tuple[tuple[Any, ...], Any]]:
@@ -145,7 +145,7 @@ def function(
     @functools.cache
     def of_mistake(hint: str) -> list[Any]:
         """What a typical wrong function makes of the inputs; nothing where it raises."""
-        with contextlib.suppress(Fault):
+        with contextlib.suppress(WrongAnswer):
             return [outcome(mistakes[hint], case) for case, _ in prepared()]
         return []
 
@@ -187,11 +187,11 @@ def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]],
             with time_limit(3 * SECONDS):
                 return next((hint for hint, true in conditions(answer) if not true), "")
         except _TimeUp:
-            raise Fault("The answer takes too long. Does its loop end?") from None
-        except Fault:
+            raise WrongAnswer("The answer takes too long. Does its loop end?") from None
+        except WrongAnswer:
             raise
         except Exception as error:
-            raise Fault(f"The answer does not fit: {type(error).__name__}: {error}") from error
+            raise WrongAnswer(f"The answer does not fit: {type(error).__name__}: {error}") from error
 
     return Exercise(wants, judge, tuple(("", answer) for answer in wrong))
 

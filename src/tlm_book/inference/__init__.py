@@ -3,7 +3,7 @@
     from tlm_book.inference import complete, generate
     print(complete(model, tokenizer, "The water"))
 
-The rooms `sampling`, `cache` and `search` are exported by the chapter, which explains them; `generation` and `text`, written by hand,
+The rooms `sampling`, `layers`, `cache` and `search` are exported by the chapter, which explains them; `generation` and `text`, written by hand,
 check what they are given and put these together.
 """
 

@@ -11,7 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_one_of, expects_shape, expects_tokens
-from tlm_book.inference.cache import CachedModel, expects_model
+from tlm_book.inference.cache import CachedModel
+from tlm_book.inference.layers import expects_model
 from tlm_book.inference.sampling import Sampler, window
 from tlm_book.inference.search import Hypothesis, TextReader, beams, write
 from tlm_book.transformer_lm import TransformerLM

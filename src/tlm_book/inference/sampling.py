@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_positive, named
+from tlm_book.checks import expects, expects_positive, with_suggestions
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
@@ -58,7 +58,7 @@ def cut_tail(
     return p / p.sum(-1, keepdim=True)
 
 
-@named
+@with_suggestions
 @dataclass(frozen=True)
 class Sampler:
     """How the next token is chosen, in this order. (T-choices)

@@ -14,7 +14,7 @@ from tlm_book.inference.sampling import Sampler, expects_finite, window
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
-    "Step",
+    "Scorer",
     "write",
     "TextReader",
     "Hypothesis",
@@ -26,11 +26,11 @@ __all__ = [
 # --- Drawing and writing
 
 
-Step = Callable[[Int[Tensor, "B"]], Float[Tensor, "B V"]]
+Scorer = Callable[[Int[Tensor, "B"]], Float[Tensor, "B V"]]
 
 
 def write(
-    step: Step,
+    step: Scorer,
     z: Float[Tensor, "B V"],
     n_new: int,
     sampler: Sampler,

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from tlm_book.checks import expects
-from tlm_book.inference.cache import expects_model
 from tlm_book.inference.generation import stream
+from tlm_book.inference.layers import expects_model
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
 

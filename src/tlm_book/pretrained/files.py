@@ -26,10 +26,10 @@ __all__ = [
     "LIMIT",
     "NO_PICKLE",
     "WEIGHTS",
-    "described",
+    "config_in",
     "drop_copies",
     "expects_tensor",
-    "fill",
+    "load_into",
     "parts_of",
     "read_fields",
     "read_json",
@@ -71,7 +71,7 @@ def read_fields(folder: Path) -> dict[str, Any]:
     return fields
 
 
-def described(folder: Path, config_of: Callable[[dict[str, Any]], S]) -> S:
+def config_in(folder: Path, config_of: Callable[[dict[str, Any]], S]) -> S:
     """The settings in the folder's config.json, by `gpt2_config` or `marian_config`; ValueError that names the file."""
     fields = read_fields(folder)
     try:
@@ -154,7 +154,7 @@ def expects_tensor(w: Shaped[Tensor, "..."], shape: tuple[int, ...], dtype: torc
     expects(finite(w), file, f"{name} with NaN or ∞", "finite weights")
 
 
-def fill(
+def load_into(
     model: TransformerLM | EncoderDecoder, named: Sequence[Pair], tensors: Mapping[str, Tensor], file: str = WEIGHTS
 ) -> None:
     """Give the model the tensors, each under its own name and turned as `named` says; the model takes on their dtype.
@@ -179,7 +179,7 @@ def fill(
 
 
 def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> dict[str, Tensor]:
-    """The model's weights as the file names and keeps them: the inverse of `fill`. ValueError for weights without numbers, and
+    """The model's weights as the file names and keeps them: the inverse of `load_into`. ValueError for weights without numbers, and
     for a tied model of two matrices.
     """
     state = {name: w.detach() for name, w in model.state_dict().items()}

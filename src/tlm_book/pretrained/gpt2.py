@@ -13,18 +13,18 @@ from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
     CONFIG,
     WEIGHTS,
-    described,
+    config_in,
     drop_copies,
-    fill,
+    load_into,
     read_tensors,
     tensors_of,
     write_model,
 )
 from tlm_book.pretrained.hub import model_folder
 from tlm_book.pretrained.names import (
-    ACTIVATIONS,
     GPT2_FIELDS,
     GPT2_NAMES,
+    HUB_ACTIVATIONS,
     Pair,
     pairs,
 )
@@ -45,7 +45,7 @@ ONLY = {
     "add_cross_attention": (False,),
     "scale_attn_by_inverse_layer_idx": (False,),
     "scale_attn_weights": (True, False),
-    "activation_function": tuple(ACTIVATIONS),
+    "activation_function": tuple(HUB_ACTIVATIONS),
 }
 ENDS = ("bos_token_id", "eos_token_id")  # the token that begins and ends a text
 MASKS = re.compile(r"\bh\.\d+\.attn\.(masked_)?bias$")  # in old files, among the weights
@@ -67,7 +67,7 @@ def gpt2_config(fields: Mapping[str, Any]) -> Config:
     expects_only(fields, ONLY)
     known = {ours: fields[theirs] for theirs, ours in GPT2_FIELDS.items() if theirs in fields}
     width = fields.get("n_inner") or 4 * known.get("d_model", 768)
-    activation = ACTIVATIONS[fields.get("activation_function", "gelu_new")]
+    activation = HUB_ACTIVATIONS[fields.get("activation_function", "gelu_new")]
     scale = None if fields.get("scale_attn_weights", True) else 1.0
     return Config.gpt2(**known, d_ff=width, activation=activation, scale=scale)
 
@@ -82,7 +82,7 @@ def gpt2_fields(config: Config) -> dict[str, Any]:
         c = c.replace(pe="learned", pe_start=0)
     like = Config.gpt2(**{name: getattr(c, name) for name in (*GPT2_FIELDS.values(), "d_ff", "activation")})
     expects_same(c, like.replace(scale=1.0) if c.scale == 1 else like, "GPT-2")
-    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}  # the first name of each
+    theirs = {ours: name for name, ours in reversed(HUB_ACTIVATIONS.items())}  # the first name of each
     return {name: getattr(c, ours) for name, ours in GPT2_FIELDS.items()} | {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
@@ -131,11 +131,11 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
     without a network, ImportError without the library huggingface_hub.
     """
     folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
-    config, tensors = described(folder, gpt2_config), gpt2_tensors(folder)
+    config, tensors = config_in(folder, gpt2_config), gpt2_tensors(folder)
     if config.tied:
         drop_copies(tensors, {"lm_head.weight": "wte.weight"})
     model = meta_model(TransformerLM, config, tensors)
-    fill(model, gpt2_pairs(config), tensors, f"{folder / WEIGHTS}")
+    load_into(model, gpt2_pairs(config), tensors, f"{folder / WEIGHTS}")
     if not os.path.lexists(folder / "vocab.json"):
         return model.eval(), None
     tokenizer, V = load_gpt2_tokenizer(folder), config.vocab_size

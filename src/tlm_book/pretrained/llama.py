@@ -17,9 +17,9 @@ from tlm_book.pretrained.files import (
     CONFIG,
     LIMIT,
     WEIGHTS,
-    described,
+    config_in,
     drop_copies,
-    fill,
+    load_into,
     read_fields,
     read_json,
     read_tensors,
@@ -69,7 +69,7 @@ def load_llama(
     `load_gpt2`.
     """
     folder = model_folder(name_or_folder, (TOKENIZER, "generation_config.json"), revision)
-    config, tensors = described(folder, llama_config), read_tensors(folder)
+    config, tensors = config_in(folder, llama_config), read_tensors(folder)
     family = read_fields(folder)["model_type"]
     tensors = {name: w for name, w in tensors.items() if not name.endswith("rotary_emb.inv_freq")}  # of old files: they are computed
     if config.tied:
@@ -78,7 +78,7 @@ def load_llama(
         tensors = {name: w.to(dtype) if w.is_floating_point() else w for name, w in tensors.items()}
     expects_places(config, tensors)
     model = meta_model(TransformerLM, config, tensors)
-    fill(model, llama_pairs(model, family), tensors, f"{folder / WEIGHTS}")
+    load_into(model, llama_pairs(model, family), tensors, f"{folder / WEIGHTS}")
     if not os.path.lexists(folder / TOKENIZER):
         return model.eval(), None
     ends: list[Any] = [ends_of(folder).get(name) for name in ENDS]

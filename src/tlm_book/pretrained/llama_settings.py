@@ -9,7 +9,7 @@ from typing import Any
 from tlm_book.checks import expects, expects_one_of
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.pretrained.files import CONFIG
-from tlm_book.pretrained.names import ACTIVATIONS, EXPERT_FIELDS, LLAMA_FIELDS
+from tlm_book.pretrained.names import EXPERT_FIELDS, HUB_ACTIVATIONS, LLAMA_FIELDS
 from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
 from tlm_book.transformer_lm import Config
 
@@ -102,8 +102,8 @@ def usual(config: Config) -> Config:
 def activation(said: Mapping[str, Any]) -> str:
     """Our name of the activation; ValueError for an unknown one. In Gemma's files "gelu" is what is called "gelu_pytorch_tanh" elsewhere."""
     name = said["hidden_act"]
-    expects_one_of("hidden_act", name, tuple(ACTIVATIONS))
-    return "gelu_tanh" if said["model_type"] == "gemma" and name == "gelu" else ACTIVATIONS[name]
+    expects_one_of("hidden_act", name, tuple(HUB_ACTIVATIONS))
+    return "gelu_tanh" if said["model_type"] == "gemma" and name == "gelu" else HUB_ACTIVATIONS[name]
 
 
 def rotation(said: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
@@ -165,7 +165,7 @@ def llama_fields(config: Config, family: str | None = None) -> dict[str, Any]:
     c, family = usual(config), family_of(config) if family is None else family
     expects_one_of("family", family, tuple(FAMILIES))
     fields: dict[str, Any] = {name: getattr(c, ours) for name, ours in fields_of(family).items()}
-    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())} | {"gelu_tanh": "gelu_pytorch_tanh"}
+    theirs = {ours: name for name, ours in reversed(HUB_ACTIVATIONS.items())} | {"gelu_tanh": "gelu_pytorch_tanh"}
     fields |= {
         "model_type": family,
         "architectures": [f"{FAMILIES[family][0]}ForCausalLM"],

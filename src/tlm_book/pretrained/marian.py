@@ -15,9 +15,9 @@ from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.pretrained.files import (
     CONFIG,
     WEIGHTS,
-    described,
+    config_in,
     drop_copies,
-    fill,
+    load_into,
     read_fields,
     read_tensors,
     tensors_of,
@@ -25,13 +25,13 @@ from tlm_book.pretrained.files import (
 )
 from tlm_book.pretrained.hub import model_folder
 from tlm_book.pretrained.marian_text import (
-    FILES,
+    TOKENIZER_FILES,
     MarianTokenizer,
     checked_vocab,
     load_marian_tokenizer,
 )
 from tlm_book.pretrained.names import (
-    ACTIVATIONS,
+    HUB_ACTIVATIONS,
     MARIAN_FIELDS,
     MARIAN_NAMES,
     Pair,
@@ -54,7 +54,7 @@ ONLY = {
     "add_final_layer_norm": (False,),
     "static_position_embeddings": (True,),
     "share_encoder_decoder_embeddings": (True, False),
-    "activation_function": tuple(sorted(ACTIVATIONS)),  # the first is meant where nothing is said
+    "activation_function": tuple(sorted(HUB_ACTIVATIONS)),  # the first is meant where nothing is said
 }
 UNSAID = {"dropout": 0.1, "scale_embedding": False, "tie_word_embeddings": True}
 HALVES = ("layers", "attention_heads", "ffn_dim")  # in the file once for each half
@@ -92,7 +92,7 @@ def marian_config(fields: Mapping[str, Any]) -> EncoderDecoderConfig:
     if not fields.get("share_encoder_decoder_embeddings", True):
         own = fields.get("decoder_vocab_size") or fields["vocab_size"]
         sizes = {"vocab_size": own, "source_vocab_size": fields["vocab_size"]}
-    activation = ACTIVATIONS[fields.get("activation_function", "gelu")]
+    activation = HUB_ACTIVATIONS[fields.get("activation_function", "gelu")]
     return marian_preset(**sizes, activation=activation, **{ours: fields[theirs] for theirs, ours in MARIAN_FIELDS.items()})
 
 
@@ -158,13 +158,13 @@ def load_marian(
     The tokenizer is None when the folder has no vocab.json. Errors as in `load_gpt2`; ImportError where there is one and the
     library sentencepiece is missing.
     """
-    folder = model_folder(name_or_folder, FILES, revision)
-    config, tensors = described(folder, marian_config), read_tensors(folder)
+    folder = model_folder(name_or_folder, TOKENIZER_FILES, revision)
+    config, tensors = config_in(folder, marian_config), read_tensors(folder)
     for half in ("encoder", "decoder"):  # the sines and cosines, which are computed
         tensors.pop(f"model.{half}.embed_positions.weight", None)
     drop_copies(tensors, copies_in(config))
     model = meta_model(EncoderDecoder, config, tensors)
-    fill(model, marian_pairs(config), tensors, f"{folder / WEIGHTS}")
+    load_into(model, marian_pairs(config), tensors, f"{folder / WEIGHTS}")
     waves = sines_then_cosines(config, tensors).to(model.unembedding.weight)
     model.position.register_buffer("table", waves, persistent=False)
     if not os.path.lexists(folder / "vocab.json"):

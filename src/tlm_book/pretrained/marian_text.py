@@ -17,9 +17,9 @@ from tlm_book.libraries import library
 from tlm_book.pretrained.files import CONFIG, read_json
 from tlm_book.translation import TranslationReader, padded
 
-__all__ = ["FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
+__all__ = ["TOKENIZER_FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]
 
-FILES = ("vocab.json", "source.spm", "target.spm")
+TOKENIZER_FILES = ("vocab.json", "source.spm", "target.spm")
 
 
 class MarianTokenizer(NamedTuple):

@@ -16,7 +16,7 @@ __all__ = [
     "joined",
     "to_model",
     "to_file",
-    "ACTIVATIONS",
+    "HUB_ACTIVATIONS",
     "GPT2_FIELDS",
     "LLAMA_NAMES",
     "EXPERT_NAMES",
@@ -133,7 +133,7 @@ def to_file(state: Mapping[str, Tensor], named: Sequence[Pair]) -> dict[str, Ten
     }
 
 
-ACTIVATIONS = {
+HUB_ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu": "gelu",

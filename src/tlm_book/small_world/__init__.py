@@ -2,13 +2,13 @@
 
     from tlm_book import small_world
     text = small_world.story(3, random.Random(0))
-    small_world.check(text).consistent     # True
+    small_world.proofread(text).consistent     # True
 """
 
-from tlm_book.small_world.check import Fault, Verdict, check, sentences
+from tlm_book.small_world.faults import Fault, Reading, proofread, sentences
 from tlm_book.small_world.questions import answer, askable
-from tlm_book.small_world.stories import LEVELS, Level, stories, story
+from tlm_book.small_world.telling import LEVELS, Level, stories, story
 from tlm_book.small_world.trained import model
 from tlm_book.small_world.world import Contradiction, World
 
-__all__ = ["LEVELS", "Contradiction", "Fault", "Level", "Verdict", "World", "answer", "askable", "check", "model", "sentences", "stories", "story"]
+__all__ = ["LEVELS", "Contradiction", "Fault", "Level", "Reading", "World", "answer", "askable", "proofread", "model", "sentences", "stories", "story"]

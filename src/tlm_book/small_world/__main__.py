@@ -20,13 +20,13 @@ def main(arguments: list[str]) -> None:
     if given.tokens is not None and given.tokens < 1:
         parser.error(f"--tokens: got {given.tokens}, want at least 1")
     from tlm_book.small_world.learning import (  # torch is needed only here
-        Settings,
-        learn,
+        RunSettings,
+        learn_world,
     )
 
-    settings = Settings() if given.tokens is None else Settings(tokens=given.tokens)
+    settings = RunSettings() if given.tokens is None else RunSettings(tokens=given.tokens)
     try:
-        learn(given.out, settings, device=given.device, compile=given.compile)
+        learn_world(given.out, settings, device=given.device, compile=given.compile)
     except KeyboardInterrupt:
         sys.exit(f"stopped; kept in {given.out}.state: the same command goes on")
 

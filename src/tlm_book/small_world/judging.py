@@ -11,7 +11,7 @@ from torch import nn
 
 from tlm_book.inference import generate
 from tlm_book.loss import shift
-from tlm_book.small_world.check import Verdict, check
+from tlm_book.small_world.faults import Reading, proofread
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training.ngrams import KneserNey
 from tlm_book.transformer_lm import TransformerLM
@@ -36,8 +36,8 @@ class Writing(NamedTuple):
 
 
 def judged(texts: Sequence[str]) -> Writing:
-    """Each story read by `check`. A question that cannot be asked is a sentence that is not of the language."""
-    verdicts = [check(text) for text in texts]
+    """Each story read by `proofread`. A question that cannot be asked is a sentence that is not of the language."""
+    verdicts = [proofread(text) for text in texts]
     faults = [fault for v in verdicts for fault in v.faults]
     of_kind = {kind: sum(f.kind == kind for f in faults) for kind in ("grammar", "answer")}
     sentences = sum(v.sentences for v in verdicts)
@@ -49,7 +49,7 @@ def judged(texts: Sequence[str]) -> Writing:
     )  # fmt: skip
 
 
-def _unaskable(text: str, verdict: Verdict) -> int:
+def _unaskable(text: str, verdict: Reading) -> int:
     """How many of its questions have no answer, or are none of the language."""
     lines = {line.strip() for line in text.splitlines() if "?" in line and '"' not in line}
     return sum(fault.kind == "grammar" and fault.sentence in lines for fault in verdict.faults)

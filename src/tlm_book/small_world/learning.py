@@ -28,21 +28,21 @@ from tlm_book.small_world.lessons import (
     copied,
     text_of,
 )
-from tlm_book.small_world.stories import Level, stories
+from tlm_book.small_world.telling import Level, stories
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import DistContext, choose_device
 from tlm_book.training.folder import save
 from tlm_book.training.interrupts import stop_signal
-from tlm_book.training.loop import train_step
 from tlm_book.training.muon import Together, muon_for
 from tlm_book.training.recorded import RecordedStep
+from tlm_book.training.step import train_step
 from tlm_book.transformer_lm import Config, TransformerLM
 
-__all__ = ["SETTINGS", "Settings", "learn", "rate", "settings", "share_right", "world_tokenizer"]
+__all__ = ["SETTINGS", "RunSettings", "learn_world", "rate", "settings", "share_right", "world_tokenizer"]
 
 
-class Settings(NamedTuple):
+class RunSettings(NamedTuple):
     """What does not change from lesson to lesson.
 
     vocab_size, stories   of the tokenizer, and how many stories it learns from
@@ -64,7 +64,7 @@ class Settings(NamedTuple):
     every: int = 200
 
 
-SETTINGS = Settings()  # those of the model that comes with the book
+SETTINGS = RunSettings()  # those of the model that comes with the book
 
 
 def settings(vocab_size: int = SETTINGS.vocab_size) -> Config:
@@ -80,7 +80,7 @@ def world_tokenizer(vocab_size: int, count: int = SETTINGS.stories, seed: int = 
     return Tokenizer.train(stories(count, seed), vocab_size)
 
 
-def rate(step: int, tokens: int, s: Settings) -> float:
+def rate(step: int, tokens: int, s: RunSettings) -> float:
     """What the learning rates are multiplied by at a step before which so many tokens were read: up, level, down."""
     left = max(0, s.tokens - tokens) / (s.cooling * s.tokens)
     return min((step + 1) / s.warmup, 1.0, s.lowest + (1 - s.lowest) * left)
@@ -121,7 +121,7 @@ class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
 class _Course:
     """The state of a run: everything that goes on when it is taken up again."""
 
-    def __init__(self, s: Settings, lessons: Sequence[Lesson], config: Config | None, device: str, compile: bool) -> None:
+    def __init__(self, s: RunSettings, lessons: Sequence[Lesson], config: Config | None, device: str, compile: bool) -> None:
         self.s, self.lessons = s, lessons
         self.tokenizer = world_tokenizer(s.vocab_size, s.stories, s.seed)
         torch.manual_seed(s.seed)
@@ -201,9 +201,9 @@ class _Course:
         return f"{said}  {self.seconds / 60:.1f} min"
 
 
-def learn(
+def learn_world(
     out: Path,
-    s: Settings = SETTINGS,
+    s: RunSettings = SETTINGS,
     lessons: Sequence[Lesson] = LESSONS,
     config: Config | None = None,
     progress: bool = True,

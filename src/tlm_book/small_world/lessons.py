@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tlm_book.small_world.judging import marked
-from tlm_book.small_world.stories import LEVELS, Level, story
+from tlm_book.small_world.telling import LEVELS, Level, story
 from tlm_book.small_world.words import PEOPLE, PLACES, THINGS, said
 from tlm_book.tokenization import Tokenizer
 

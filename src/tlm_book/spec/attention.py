@@ -48,7 +48,7 @@ def attention(
     scale: float | None = None,
 ) -> Float[np.ndarray, "n v"]:
     """Each row of the result is an average of the rows of V, weighted by
-    `attention_pattern(Q, K)`.
+    `attention_pattern(Q, K)`. (A-def-4.1)
 
     ValueError when the widths of Q and K, or the numbers of keys and values, differ,
     and without a key.

@@ -85,7 +85,7 @@ def is_indexed_rowwise(
     tol: float = 1e-12,
 ) -> bool:
     """T(X)[i] = t_i(X[i]): row i stays when the rows before it are taken from Z and
-    those after it are cut off.
+    those after it are cut off. (T-indexed-rowwise-def)
 
     X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes,
     True does not prove.
@@ -151,7 +151,7 @@ def causal_mask(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
 @shaped
 def softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
-    """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0.
+    """Each row a becomes exp(a_j) / Σ_l exp(a_l), with exp(−∞) = 0. (T-softmax-def)
 
     The row's maximum is subtracted first: the quotient is unchanged and no
     exponential overflows. A row without a finite entry has no softmax: its result is

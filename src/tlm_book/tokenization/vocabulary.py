@@ -55,7 +55,11 @@ class Tokens:
         """The bytes of the tokens, one after the other. (T-decoding)
 
         IndexError for an unknown token, TypeError for what is no integer."""
-        return b"".join(map(self.token_bytes, tokens))
+        given, end = list(tokens), len(self)
+        plain = [token for token in given if type(token) is int and 0 <= token < end]
+        if len(plain) == len(given):  # as nearly always
+            return b"".join([self._bytes[token] for token in plain])
+        return b"".join(map(self.token_bytes, given))
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""

@@ -3,7 +3,7 @@
     from tlm_book.training import TrainConfig, train
     result = train(TrainConfig(steps=500), model_config, train_tokens, validation_tokens)
 
-The chapter training explains and exports `loop` (the step and the run) and `cost` (operations of a step). The rest is written by
+The chapter training explains and exports `step` (one step), `loop` (the run) and `cost` (operations of a step). The rest is written by
 hand: `config` holds every choice, `text` and `data` turn files into tokens, `ngrams` counts, `folder` saves and loads models,
 `checkpoint` and `distributed` keep a run alive and share it, `run` does the whole job.
 """
@@ -51,20 +51,11 @@ from tlm_book.training.folder import (
 )
 from tlm_book.training.loop import Diverged as Diverged
 from tlm_book.training.loop import Result as Result
-from tlm_book.training.loop import corrupt_tokens as corrupt_tokens
 from tlm_book.training.loop import due as due
-from tlm_book.training.loop import (
-    enable_checkpointing_and_compile as enable_checkpointing_and_compile,
-)
 from tlm_book.training.loop import evaluate as evaluate
 from tlm_book.training.loop import iter_steps as iter_steps
-from tlm_book.training.loop import learning_rate as learning_rate
-from tlm_book.training.loop import optimizer_for as optimizer_for
-from tlm_book.training.loop import parameter_groups as parameter_groups
-from tlm_book.training.loop import sample_batch as sample_batch
 from tlm_book.training.loop import step_seed as step_seed
 from tlm_book.training.loop import train as train
-from tlm_book.training.loop import train_step as train_step
 from tlm_book.training.ngrams import (
     bigram,
     bigram_log_probs,
@@ -74,7 +65,7 @@ from tlm_book.training.ngrams import (
     unigram_log_probs,
 )
 from tlm_book.training.run import (
-    Report,
+    RunReport,
     report,
     run_folder,
     train_and_save,
@@ -82,6 +73,15 @@ from tlm_book.training.run import (
     train_files,
     train_from_file,
 )
+from tlm_book.training.step import corrupt_tokens as corrupt_tokens
+from tlm_book.training.step import (
+    enable_checkpointing_and_compile as enable_checkpointing_and_compile,
+)
+from tlm_book.training.step import learning_rate as learning_rate
+from tlm_book.training.step import optimizer_for as optimizer_for
+from tlm_book.training.step import parameter_groups as parameter_groups
+from tlm_book.training.step import sample_batch as sample_batch
+from tlm_book.training.step import train_step as train_step
 from tlm_book.training.text import (
     MARKS,
     read_text,
@@ -90,7 +90,7 @@ from tlm_book.training.text import (
     text_files,
 )
 
-# What the chapter exports is listed in `loop` and `cost`, and not a second time here.
+# What the chapter exports is listed in `step`, `loop` and `cost`, and not a second time here.
 __all__ = [
     "TrainConfig",
     "Size",
@@ -132,7 +132,7 @@ __all__ = [
     "DistContext",
     "dist_context",
     "parallelize",
-    "Report",
+    "RunReport",
     "report",
     "run_folder",
     "train_and_save",

@@ -11,14 +11,14 @@ from tlm_book.checks import (
     expects,
     expects_one_of,
     expects_positive,
-    named,
+    with_suggestions,
 )
 from tlm_book.transformer_lm import Config
 
 __all__ = ["PRESETS_RATE", "Size", "TrainConfig", "essays_model", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
 
 
-@named
+@with_suggestions
 @dataclass(frozen=True)
 class TrainConfig:
     """Every choice that training makes, beside the model's own `Config`.

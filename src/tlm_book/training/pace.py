@@ -18,7 +18,7 @@ from tlm_book.loss import shift
 from tlm_book.training.config import Size, TrainConfig, recipe
 from tlm_book.training.cost import flops_per_token
 from tlm_book.training.logs import Entry
-from tlm_book.training.loop import (
+from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
     optimizer_for,

@@ -70,11 +70,11 @@ from tlm_book.training.text import (
 )
 from tlm_book.transformer_lm import Config
 
-__all__ = ["Report", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
+__all__ = ["RunReport", "prepare", "report", "run_folder", "train_and_save", "train_book", "train_files", "train_from_file"]
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """What came out of a training run; `str(report)` is the summary that the command prints."""
 
     folder: Path
@@ -152,13 +152,13 @@ def report(
     start: int,
     n_files: int | None = None,
     characters: int | None = None,
-) -> Report:
+) -> RunReport:
     """The summary of a run, with the rivals on the same split, and the speed."""
     c, (step, loss) = result.model.config, result.best
     device, text = next(result.model.parameters()).device, known[:COUNTED]
     read = (len(result.log) - result.resumed) * config.batch_size * c.max_len
     speed = read / max(result.seconds, 1e-9)
-    return Report(
+    return RunReport(
         folder=folder,
         documents=n_documents,
         train_tokens=len(known),
@@ -190,7 +190,7 @@ def train_and_save(
     device: str = "auto",
     progress: bool = True,
     model_of: Callable[[Size, int], Config] = model_for,
-) -> Report:
+) -> RunReport:
     """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
 
     Errors as in `train` and `save`; the folder `out` must not exist.
@@ -213,7 +213,7 @@ def train_and_save(
 
 def train_from_file(
     data: str | os.PathLike[str], out: str | os.PathLike[str], *, device: str = "auto", progress: bool = True, **choices: object
-) -> Report:
+) -> RunReport:
     """Train a model on a text file and save it in the new folder `out`.
 
     `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and `recipe` (any field of `TrainConfig`).
@@ -225,7 +225,7 @@ def train_from_file(
     return train_and_save(split_text(text), out, size, config, device=device, progress=progress)
 
 
-def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> Report:
+def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> RunReport:
     """Make the model that the package ships: the book's corpus, the sizes that `fit_size` suggests, the model and the rate that it was made with, seed 0;
     `choices` as in `train_from_file`.
     """
@@ -307,7 +307,7 @@ def train_files(
     minutes: float | None = None,
     watch: Callable[[int, Any, Any], None] | None = None,
     **choices: Any,
-) -> Report | None:
+) -> RunReport | None:
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
     The work stands in `out`.run meanwhile. With `resume` a run that was interrupted is taken up there, and nothing else need be said: what is said
@@ -384,7 +384,7 @@ def _train_prepared(
     progress: bool,
     watch: Callable[[int, Any, Any], None] | None,
     aim: Aim | None = None,
-) -> Report | None:
+) -> RunReport | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
     begun, lead, config = begun_with(folder), dist.rank == 0, as_replanned(folder, job.config)
     words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)

@@ -19,7 +19,7 @@ from tlm_book.feed_forward import MixtureOfExperts
 from tlm_book.inside import Hook, run_with_cache, run_with_hooks
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.positional_encoding import PositionalEncoding, Rotary
-from tlm_book.transformer_lm.settings import Config, expects_config
+from tlm_book.transformer_lm.presets import Config, expects_config
 
 __all__ = [
     "TransformerLM",

@@ -10,7 +10,7 @@ from tlm_book.libraries import library
 from tlm_book.viewer.base import number
 from tlm_book.viewer.style import BLUE, INK, LINE, ORANGE, RED
 
-__all__ = ["bars", "clocks", "curves", "levels", "tokens"]
+__all__ = ["bars", "clocks", "graphs", "levels", "tokens"]
 
 
 def _axes(title: str | None, width: float, height: float) -> tuple[Any, Any]:
@@ -36,7 +36,7 @@ def bars(title: str | None, names: Sequence[str], groups: Mapping[str, Sequence[
     return figure
 
 
-def curves(title: str | None, xlabel: str, x: Sequence[float], lines: Mapping[str, Sequence[float]], at: float) -> Any:
+def graphs(title: str | None, xlabel: str, x: Sequence[float], lines: Mapping[str, Sequence[float]], at: float) -> Any:
     """Curves over a logarithmic axis, and the place at which the slider stands."""
     figure, axes = _axes(title, 6.4, 3.2)
     for (label, y), dash in zip(lines.items(), ("-", "--")):

@@ -18,7 +18,7 @@ from tlm_book.viewer.base import (
     table,
     ten_to,
 )
-from tlm_book.viewer.drawn import curves
+from tlm_book.viewer.drawn import graphs
 
 __all__ = ["EpsilonSpread", "epsilon_spread"]
 
@@ -67,7 +67,7 @@ class EpsilonSpread(Picture):
         low, high = (math.log10(x) for x in SIGMAS)
         sigmas = [10 ** (low + k * (high - low) / 200) for k in range(201)]
         lines = {"σ/(σ + ε)": [_outside(s, self.epsilon) for s in sigmas], "σ/√(σ² + ε)": [_inside(s, self.epsilon) for s in sigmas]}
-        return curves(self.data["title"] or f"ε = {number(self.epsilon)}", "spread σ", sigmas, lines, self.sigma)
+        return graphs(self.data["title"] or f"ε = {number(self.epsilon)}", "spread σ", sigmas, lines, self.sigma)
 
 
 def epsilon_spread(epsilon: float = 1e-6, *, sigma: float = 1e-3, title: str | None = None) -> EpsilonSpread:

@@ -9,7 +9,7 @@ from tlm_book.small_world.language import Named, NotGrammatical, Sentence, read
 from tlm_book.small_world.questions import answer
 from tlm_book.small_world.world import Contradiction, World
 
-__all__ = ["Fault", "Verdict", "check", "sentences"]
+__all__ = ["Fault", "Reading", "proofread", "sentences"]
 
 
 class Fault(NamedTuple):
@@ -20,8 +20,8 @@ class Fault(NamedTuple):
     why: str
 
 
-class Verdict(NamedTuple):
-    """What `check` found.
+class Reading(NamedTuple):
+    """What `proofread` found.
 
     sentences:   how many sentences the text has, questions with their answers counted as one
     faults:      those that are no sentences of the language, contradict what was told before, or answer wrongly
@@ -96,7 +96,7 @@ def _asked(line: str, world: World, faults: list[Fault]) -> None:
         faults.append(Fault(line, "grammar", str(error)))
 
 
-def check(text: str) -> Verdict:
+def proofread(text: str) -> Reading:
     """Read a story with its questions, and say which sentences break the language or the world.
 
     A line is either prose or a question with its answer ("Who had the key? Anna."). A sentence with a fault is left out of what follows.
@@ -113,4 +113,4 @@ def check(text: str) -> Verdict:
             count += len(texts)
             for sentence, said in _read(texts, faults):
                 world = _tell(sentence, said, world, faults)
-    return Verdict(count, faults, asked)
+    return Reading(count, faults, asked)

@@ -1,0 +1,17 @@
+"""Code in tables: where a column but the first is narrow, it breaks after a dot, an underscore or a bracket, and between words written together."""
+
+import re
+
+LATER_CELLS = re.compile(r"(?<=</td>)\n?<td\b.*?</tr>|(?<=</th>)\n?<td\b.*?</tr>", re.DOTALL)
+CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
+BREAK = re.compile(r"(?:(?<=\w[_.(\[])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z]))(?![^<]*>)")
+
+
+def break_names(app, pagename, templatename, context, doctree):
+    if "body" in context:
+        in_code = lambda code: BREAK.sub("<wbr>", code[0])
+        context["body"] = LATER_CELLS.sub(lambda cells: CODE.sub(in_code, cells[0]), context["body"])
+
+
+def setup(app):
+    app.connect("html-page-context", break_names)

@@ -1,0 +1,214 @@
+"""The layers of a model, made ready to read single rows. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tlm_book.checks import expects, refuse
+from tlm_book.decoder_block import DecoderBlock
+from tlm_book.feed_forward import (
+    GATE_ACTIVATIONS,
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+)
+from tlm_book.inference.products import Product, Products, Rows
+from tlm_book.multi_head import MultiHeadAttention
+from tlm_book.normalization import Normalization, RMSNorm
+from tlm_book.transformer_lm import TransformerLM
+
+__all__ = [
+    "Turn",
+]
+
+
+# --- The implementation
+
+
+Turn = Callable[
+    [Float[Tensor, "rows a"], Int[Tensor, "rows"] | None], Float[Tensor, "rows a"]
+]
+
+
+def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Product:
+    """X ↦ XW + 1b, in the form that is found to be quickest; with `keep`, in the
+    numbers that the layer has.
+    """
+    got = type(layer).__name__
+    expects(type(layer) is nn.Linear, "model", f"a layer {got}", "Linear", TypeError)
+    b = None if layer.bias is None else layer.bias.detach()
+    return products.add(layer.weight.detach(), b, keep)
+
+
+def _normalizer(layer: nn.Module) -> Rows:
+    """The layer; in one call where torch has one."""
+    if isinstance(layer, Normalization) and layer.eps_mode == "inside":
+        a, b, eps = layer.weight.detach(), layer.bias.detach(), layer.eps
+        return lambda X: torch.layer_norm(X, a.shape, a, b, eps)
+    if isinstance(layer, RMSNorm):
+        a, eps = layer.weight.detach(), layer.eps
+        return lambda X: torch.rms_norm(X, a.shape, a, eps)
+    return layer.forward
+
+
+def _scale(layer: MultiHeadAttention) -> float:
+    return 1 / math.sqrt(layer.d_head) if layer.scale is None else layer.scale
+
+
+def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Product:
+    """X ↦ (cQ, K, V), one group of heads after another: the queries that share a key,
+    the key, the value. The score scale c is in W_Q (unless queries are normalized).
+    """
+    expects(
+        layer.causal, "model", "attention without mask", "the mask in each block"
+    )
+    c = 1.0 if layer.query_norm is not None else _scale(layer)
+    h, g, k = layer.n_heads, layer.n_kv_heads, layer.d_head
+
+    def in_groups(w: Float[Tensor, "a ..."]) -> Float[Tensor, "a ..."]:
+        Q, K, V = w.detach().split((h * k, g * k, g * k))
+        parts = [t.unflatten(0, (g, -1, k)) for t in (c * Q, K, V)]
+        return torch.cat(parts, dim=1).flatten(0, 2)
+
+    b = layer.qkv.bias
+    return products.add(
+        in_groups(layer.qkv.weight), None if b is None else in_groups(b)
+    )
+
+
+def _turn(layer: MultiHeadAttention) -> Turn | None:
+    """What becomes of queries and keys before they meet: normalized, then rotated by
+    the angles of their positions; None when nothing does.
+    """
+    if layer.query_norm is None and layer.rotary is None:
+        return None
+    g, k, scale = layer.n_kv_heads, layer.d_head, _scale(layer)
+    r = layer.n_heads // g
+
+    def turn(
+        qkv: Float[Tensor, "rows a"], at: Int[Tensor, "rows"] | None
+    ) -> Float[Tensor, "rows a"]:
+        QK, V = qkv.view(-1, g, r + 2, k).split((r + 1, 1), dim=2)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            Q, K = layer.query_norm(QK[:, :, :r]), layer.key_norm(QK[:, :, r:])
+            QK = torch.cat((scale * Q, K), dim=2)  # the norm undoes a scale
+        if layer.rotary is not None:
+            QK = layer.rotary(QK.movedim(0, 2), at).movedim(2, 0)
+        return torch.cat((QK, V), dim=2).flatten(1)
+
+    return turn
+
+
+def _mlp(layer: nn.Module, products: Products) -> Rows:
+    """The feed-forward layer, with products in the form that is quickest."""
+    if isinstance(layer, FeedForward | GatedFeedForward):
+        f, up, down = (
+            GATE_ACTIVATIONS[layer.activation],
+            _product(layer.up, products),
+            _product(layer.down, products),
+        )
+        if isinstance(layer, FeedForward):
+            return lambda X: down(f(up(X)))
+        gate = _product(layer.gate, products)
+        return lambda X: down(f(gate(X)) * up(X))
+    wants = "a feed-forward layer of this book"
+    if isinstance(layer, MixtureOfExperts):
+        return _experts(layer)
+    refuse("model", f"a layer {type(layer).__name__}", wants, TypeError)
+
+
+def _experts(layer: MixtureOfExperts) -> Rows:
+    """The layer; in a compiled graph each row takes its experts' matrices, for there
+    the number of rows that an expert gets must not depend on the numbers.
+    """
+    f = GATE_ACTIVATIONS[layer.activation]
+
+    def fixed(X: Float[Tensor, "rows d"]) -> Float[Tensor, "rows d"]:
+        weights, chosen = layer.route(X)  # (rows, m)
+        gate, up, down = (w[chosen] for w in (layer.gate, layer.up, layer.down))
+        x = X[:, None, :, None]  # (rows, 1, d, 1)
+        results = (down @ (f(gate @ x) * (up @ x))).squeeze(-1)  # (rows, m, d)
+        return (weights[..., None] * results).sum(1)
+
+    return lambda X: fixed(X) if torch.compiler.is_compiling() else layer(X)
+
+
+class _Block:
+    """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the
+    heads see.
+    """
+
+    def __init__(self, block: DecoderBlock, products: Products) -> None:
+        self.norm, self.variant = block.norm, block.variant
+        self.norm_attention = _normalizer(block.norm_attention)
+        self.norm_feed_forward = _normalizer(block.norm_feed_forward)
+        self.qkv = _queries_keys_values(block.attention, products)
+        self.turn = _turn(block.attention)
+        self.out = _product(block.attention.out, products)
+        self.mlp = _mlp(block.feed_forward, products)
+
+    def __call__(
+        self,
+        x: Float[Tensor, "rows d"],
+        attend: Rows,
+        at: Int[Tensor, "rows"] | None = None,
+    ) -> Float[Tensor, "rows d"]:
+        if self.norm == "post":
+            x = self.norm_attention(x + self.heads(x, attend, at))
+            return self.norm_feed_forward(x + self.mlp(x))
+        attended = self.heads(self.norm_attention(x), attend, at)
+        if self.variant == "parallel":
+            return x + attended + self.mlp(self.norm_feed_forward(x))
+        y = x + attended
+        mlp_out = self.mlp(self.norm_feed_forward(y))
+        return (x if self.variant == "simplified" else y) + mlp_out
+
+    def heads(
+        self, x: Float[Tensor, "rows d"], attend: Rows, at: Int[Tensor, "rows"] | None
+    ) -> Float[Tensor, "rows d"]:
+        qkv = self.qkv(x)
+        return self.out(attend(qkv if self.turn is None else self.turn(qkv, at)))
+
+
+def expects_model(model: TransformerLM) -> None:
+    """The model is one of this book; TypeError otherwise."""
+    right, got = isinstance(model, TransformerLM), type(model).__name__
+    expects(right, "model", got, "a TransformerLM", TypeError)
+
+
+class RowLayers:
+    """The model's layers, made ready to read row by row; `attends` holds what becomes
+    of (cQ, K, V), block by block.
+    """
+
+    def __init__(self, model: TransformerLM, products: Products) -> None:
+        expects_model(model)
+        c, table = model.config, model.embedding.table.weight.detach()
+        self.config = c
+        scale = model.embedding.scale
+        self.E = table if scale == 1 else table * scale
+        added = c.pe not in ("none", "rotary")
+        self.P = model.position.table.detach().clone() if added else None
+        self.blocks = [_Block(block, products) for block in model.blocks]
+        self.norm = _normalizer(model.norm)
+        self.unembed = _product(model.unembedding, products, keep=True)
+
+    def embed(
+        self, tokens: Int[Tensor, "*rows"], at: int | slice | Int[Tensor, "*rows"]
+    ) -> Float[Tensor, "*rows d"]:
+        X = F.embedding(tokens, self.E)
+        return X if self.P is None else X + self.P[at]
+
+    def through(
+        self,
+        x: Float[Tensor, "rows d"],
+        attends: Iterable[Rows],
+        at: Int[Tensor, "rows"] | None,
+    ) -> Float[Tensor, "rows d"]:
+        for block, attend in zip(self.blocks, attends):
+            x = block(x, attend, at)
+        return x
