@@ -136,16 +136,20 @@ def free() -> None:
 
 
 def text_of(report: harness.Report) -> str:
-    parts = [
-        f"{SIZE}, one training step of {report['batch']} windows of 1,024 tokens, bfloat16, compiled. Goals: {GOALS['nanoGPT']} × nanoGPT, {GOALS['share of the peak']:.0%} of the dense peak.",
-        harness.table(report["training"]),
-        f"{NEW} tokens after {PROMPT}, greedily. Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
-        harness.table(report["decoding"]),
-        "Distance from the specification, as a part of its largest result.",
-        harness.table(report["agreement"]),
-        f"Medians of {report['rounds']} rounds in turn, ± half the distance of the quartiles; {harness.about(report['machine'])}.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    """What was measured, part by part; a part that was not is left out."""
+    about = {
+        "training": f"{SIZE}, one training step of {report['batch']} windows of 1,024 tokens, bfloat16, compiled. Goals: {GOALS['nanoGPT']} × nanoGPT, {GOALS['share of the peak']:.0%} of the dense peak.",
+        "decoding": f"{NEW} tokens after {PROMPT}, greedily. Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
+        "agreement": "Distance from the specification, as a part of its largest result.",
+    }  # fmt: skip
+    where = harness.measured({harness.entry_name(report["machine"]): report})
+    parts = [f"{said}\n\n{harness.table(report[part])}\n\n{where}" for part, said in about.items() if report.get(part)]
+    ends = f"Medians of {report['rounds']} rounds in turn, ± half the distance of the quartiles; {harness.about(report['machine'])}."
+    return "\n\n".join([*parts, *report.get("notes", []), ends]) + "\n"
+
+
+def page(found: harness.Entries) -> str:
+    return harness.sections(found, text_of)
 
 
 def main() -> int:
@@ -154,7 +158,7 @@ def main() -> int:
     parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose model.py is then a peer")
     options = parser.parse_args()
     if options.write:
-        harness.rewrite(options.out, "gpu", lambda found: harness.sections(found, text_of))
+        harness.rewrite(options.out, "gpu", page)
         return 0
     if not torch.cuda.is_available():
         print(f"There is no GPU that torch {torch.__version__} can use on this machine, so nothing was measured.", file=sys.stderr)
@@ -167,7 +171,7 @@ def main() -> int:
         "rounds": options.rounds, "batch": options.batch, "goals": GOALS,
         "agreement": agreement(DEVICE), "training": training(options), "decoding": writing(options),
     }  # fmt: skip
-    harness.write(options.out, "gpu", report, lambda found: harness.sections(found, text_of))
+    harness.write(options.out, "gpu", report, page)
     return 0
 
 

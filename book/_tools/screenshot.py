@@ -1,4 +1,4 @@
-"""The README's pictures, in light and dark: a lemma, its proof and its check, as the built site shows them; and a model that answers while somebody types.
+"""The README's pictures, in light and dark: a lemma, its proof and its check, as the built site shows them; and the model of the small world, which is asked of a story.
 
     make book && python book/_tools/screenshot.py
     python book/_tools/screenshot.py --model          # only the model, which needs no site
@@ -6,13 +6,15 @@
 
 import io
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+
+from tlm_book import small_world
+from tlm_book.viewer import playground
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
@@ -28,7 +30,7 @@ REGION = """name => {
 }"""
 
 
-TEXT, ASIDE = "The tide comes in and goes", 760  # what is typed; width of the window
+SEED, ASIDE = 37, 760  # of the story that is asked of, the first of the chapter playground; width of the window
 KEY, REST = 170, 2600  # milliseconds that a letter and the last picture stay
 
 
@@ -44,21 +46,26 @@ def lemma(browser: Browser, scheme: str) -> None:
     page.close()
 
 
-def typed(browser: Browser, scheme: str, file: Path) -> None:
-    """One picture for each letter that is typed; the last one stays, and stands alone where motion is not wanted."""
+def typed(browser: Browser, scheme: str, file: Path, question: str) -> None:
+    """One picture for each letter of the question; the last one stays, and stands alone where motion is not wanted."""
     page = browser.new_page(viewport={"width": ASIDE, "height": 1200}, color_scheme=scheme)
     page.goto(file.as_uri())
+    page.wait_for_selector("[data-ready]")
     box, pictures = page.locator("textarea"), []
-    for k in range(len(TEXT) + 1):
-        if k:
-            box.press_sequentially(TEXT[k - 1])
-        page.wait_for_timeout(250)  # until the model has answered
-        table = page.locator("table").first.bounding_box()
-        clip = {"x": 0, "y": 12, "width": ASIDE, "height": table["y"] + table["height"] - 12}
+    box.press("Control+End")
+    for letter in ("", *question):
+        if letter:
+            box.press_sequentially(letter)
+        page.wait_for_timeout(400)  # until the model has answered
+        heads = page.locator(".heads").bounding_box()
+        clip = {"x": 0, "y": 12, "width": ASIDE, "height": int(heads["y"] + heads["height"])}
         pictures.append(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB"))
-    still, names = pictures[-1], ROOT / ".github"
-    times = [KEY] * len(TEXT) + [REST]
-    pictures[0].save(names / f"model-{scheme}.webp", save_all=True, append_images=pictures[1:], duration=times, loop=0, quality=60, method=4, minimize_size=True)
+    still = pictures[-1]  # the highest, for there the answer stands; below the others the page goes on empty
+    first, *others = (Image.new("RGB", still.size, still.getpixel((0, 0))) for _ in pictures)
+    for picture, shot in zip((first, *others), pictures):
+        picture.paste(shot)
+    names, times = ROOT / ".github", [KEY] * len(question) + [REST]
+    first.save(names / f"model-{scheme}.webp", save_all=True, append_images=others, duration=times, loop=0, quality=60, method=4, minimize_size=True)
     still.save(names / f"model-{scheme}-still.webp", quality=80, method=6)
     page.close()
 
@@ -67,11 +74,13 @@ def main() -> None:
     with sync_playwright() as play, tempfile.TemporaryDirectory() as folder:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         file = Path(folder, "model.html")
-        subprocess.run([sys.executable, "-m", "tlm_book", "page", "--out", file], check=True)
+        (tale,) = small_world.stories(1, seed=SEED, levels=(0, 1))
+        told, asked = tale.splitlines()[:2]
+        playground(*small_world.model(), f"{told}\n", begins=True, stories=[tale]).save(file)
         for scheme in ("light", "dark"):
             if "--model" not in sys.argv:
                 lemma(browser, scheme)
-            typed(browser, scheme, file)
+            typed(browser, scheme, file, asked.partition("?")[0] + "?")
         browser.close()
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tlm_book.small_world",
-        description="Train the model of the small world, which answers what is asked of its stories: some 90 minutes on two cores. Stopped, the same command goes on.",
+        description="Train the model of the small world, which answers what is asked of its stories: two minutes on an H100, some 80 on two cores with --compile (computed from 9,600 tokens a second). Stopped, the same command goes on.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes: a folder that does not exist yet")
     parser.add_argument("--tokens", type=int, metavar="N", help="how many tokens to read in all (default: as many as the model that comes with the book)")
-    parser.add_argument("--device", default="auto", help='"auto" (a GPU when there is one, where it takes minutes), "cpu", "cuda", …')
-    parser.add_argument("--compile", action="store_true", help="compile the step, which wants a compiler for C++ and makes it half as long again as quick")
+    parser.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+    parser.add_argument("--compile", action="store_true", help="on a CPU, compile the step: it wants a compiler for C++ and then does in two minutes what takes three without")
     given = parser.parse_args(arguments)
     if given.out.exists():
         parser.error(f"--out: got {given.out}, which exists; want a folder that does not")

@@ -1,6 +1,8 @@
 """Training the model of the small world, lesson by lesson; stopped, it goes on where it was. Written by hand.
 
-    python -m tlm_book.small_world --out world
+    python -m tlm_book.small_world --out world --device cuda
+
+The model that comes with the book was made so, in 2.2 minutes on an H100.
 """
 
 import os
