@@ -179,7 +179,7 @@ class CachedModel(RowLayers):
     (T-cache)
 
     Made anew when the model has learned more: some weights are copied. No dropout.
-    `compile`: a step is one compiled graph of fixed shape. `products`: the form of
+    `compile`: a step is one compiled graph for 64, 128, … columns, on a GPU recorded. `products`: the form of
     the products of a step, "auto" for the quickest, found by trying; `weights`:
     "bfloat16" or "int8" to keep the blocks' matrices in fewer bits (T-fewer-bits).
     TypeError for a model with other layers than the book's, ValueError for attention
