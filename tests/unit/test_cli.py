@@ -131,7 +131,7 @@ def test_ctrl_c_saves_the_step_and_says_how_to_go_on(text, tmp_path):
     assert run.returncode == 130 and f"train --resume --out {tmp_path / 'm'}" in said
     assert (tmp_path / "m.run" / f"step-{step:08}").is_dir()
     again = command("train", "--resume", "--out", tmp_path / "m", "--lr", "0.5")
-    assert refused(again, "--lr: got 0.5, want 0.0015, with which the run in", "was begun")
+    assert refused(again, "--lr: got 0.5, want 0.004, with which the run in", "was begun")
 
 
 def test_a_finished_run_goes_further_from_its_folder_alone(text, tmp_path):
