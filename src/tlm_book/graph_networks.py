@@ -121,7 +121,7 @@ class PositionalNetwork(nn.Module):
         return content.relu() @ self.W_zx + place.relu() @ self.W_ze
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """The weights as float64, named as in `spec.positional_encoding`."""
+        """The weights as float64, named as in `spec.graph_networks`."""
         weights = dict(self.named_parameters())
         return {k: as_float64(W) for k, W in weights.items()}
 

@@ -108,7 +108,7 @@ def test_a_cached_step_on_a_gpu_is_the_whole_pass(name):
 
 RECORDED = """
 import sys
-sys.path.append("tests/unit")
+sys.path += ["tests/unit", "tests/support"]
 import torch
 from test_parity import made, preset, some_tokens
 from tlm_book.inference import CachedModel

@@ -117,7 +117,7 @@ def losses(folder):
 @pytest.mark.long
 def test_compiled_it_learns_the_same(tmp_path):
     """In a process without the checker of signatures, which no compiled graph holds."""
-    program = "import sys; sys.path.append('tests/unit'); from pathlib import Path; from test_lessons import *; [learn_world(Path(sys.argv[1]) / str(c), TINY, LESSONS_TINY, SMALL, False, compile=c) for c in (False, True)]"
+    program = "import sys; sys.path += ['tests/unit', 'tests/support']; from pathlib import Path; from test_lessons import *; [learn_world(Path(sys.argv[1]) / str(c), TINY, LESSONS_TINY, SMALL, False, compile=c) for c in (False, True)]"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=Path(__file__).parents[2])
     torch.testing.assert_close(losses(tmp_path / "True"), losses(tmp_path / "False"), rtol=0, atol=1e-3)
 
