@@ -82,6 +82,7 @@ def wheel_site(tmp_path_factory):
     return folder / "site"
 
 
+@pytest.mark.long
 def test_the_wheel_is_whole(wheel_site):
     code = (
         "import pathlib, tlm_book, tlm_book.tokenization as t, tlm_book.training as tr, tlm_book.viewer\n"
@@ -95,6 +96,7 @@ def test_the_wheel_is_whole(wheel_site):
     subprocess.run([sys.executable, "-c", code], check=True, cwd=wheel_site, env={"PYTHONPATH": str(wheel_site), "PATH": ""})
 
 
+@pytest.mark.long
 def test_the_wheel_has_no_logs_and_no_tables(wheel_site):
     """What the chapters show of the logs is in curves.json, made from them."""
     kept = {path.relative_to(wheel_site).as_posix() for path in (wheel_site / "tlm_book" / "data").rglob("*")}
@@ -103,6 +105,7 @@ def test_the_wheel_has_no_logs_and_no_tables(wheel_site):
     assert (book.SOURCE / "data" / "curves.json").read_text(encoding="utf-8") == curves.text(), "make it anew: python book/_tools/curves.py"
 
 
+@pytest.mark.long
 def test_the_wheel_says_what_it_is(wheel_site):
     (metadata,) = wheel_site.glob("tlm_book-*.dist-info")
     assert (wheel_site / "tlm_book" / "py.typed").exists()
@@ -144,6 +147,7 @@ assert "<script" in html and "tide" in html
 """
 
 
+@pytest.mark.long
 def test_the_wheel_works_without_the_book(wheel_site, tmp_path):
     """Train on a text file, write, audit, look: with what the package asks for alone."""
     environment = {"PYTHONPATH": str(wheel_site), "PATH": "", "OMP_NUM_THREADS": "1"}

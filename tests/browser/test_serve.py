@@ -32,6 +32,7 @@ def served(small_book, tmp_path):  # noqa: F811
     server.wait()
 
 
+@pytest.mark.long
 def test_an_open_page_shows_an_edit(browser, served):
     small_book, address = served  # noqa: F811
     page, heard = browser.new_page(), []
