@@ -82,6 +82,10 @@ def wheel_site(tmp_path_factory):
     return folder / "site"
 
 
+def test_the_curves_are_those_of_the_logs():
+    assert (book.SOURCE / "data" / "curves.json").read_text(encoding="utf-8") == curves.text(), "make it anew: python book/_tools/curves.py"
+
+
 @pytest.mark.long
 def test_the_wheel_is_whole(wheel_site):
     code = (
@@ -102,7 +106,6 @@ def test_the_wheel_has_no_logs_and_no_tables(wheel_site):
     kept = {path.relative_to(wheel_site).as_posix() for path in (wheel_site / "tlm_book" / "data").rglob("*")}
     assert {"tlm_book/data/curves.json", "tlm_book/data/model/model.safetensors", "tlm_book/data/world/tokenizer.json"} <= kept
     assert [name for name in kept if name.endswith((".jsonl", ".csv"))] == []
-    assert (book.SOURCE / "data" / "curves.json").read_text(encoding="utf-8") == curves.text(), "make it anew: python book/_tools/curves.py"
 
 
 @pytest.mark.long
