@@ -55,6 +55,7 @@ def small_book(tmp_path):
     return build
 
 
+@pytest.mark.long
 def test_a_whole_book_builds_twice(small_book):
     for text, by in ((TEXT, building.program), (TEXT + "\nOne line more.\n", building.build)):
         status, said = small_book(text, by)

@@ -29,6 +29,7 @@ def seen(monkeypatch):
     return observed
 
 
+@pytest.mark.long
 def test_the_four_outcomes(seen):
     found = seen(
         "old",
@@ -44,6 +45,7 @@ def test_the_four_outcomes(seen):
     assert seen("old", ("print(1)", "1\n")).mark == "=" and seen("old", ("print(.1)", "0.2\n")).mark == "1"
 
 
+@pytest.mark.long
 def test_the_settings_reach_the_libraries(seen):
     source = "import os, torch\nprint(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), os.environ.get('MKL_CBWR'))"
     assert seen("old", (source, "DEFAULT 1 COMPATIBLE\n")).mark == "="

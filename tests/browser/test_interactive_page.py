@@ -122,6 +122,7 @@ def test_merges_by_button_slider_and_keyboard(show):
     assert tokens(page) == STATES[0]
 
 
+@pytest.mark.long
 def test_merges_play_and_stop(show):
     page = show(merge_stepper(STATES[:4]).to_html())
     page.get_by_role("button", name="play").click()

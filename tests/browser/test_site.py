@@ -371,6 +371,7 @@ def test_search_finds_a_chapter(reader, site):
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.long
 def test_the_reduced_page_still_shows_faults(reader, site):
     """What is taken away to save time hides none of these."""
     page, _ = open_page(reader, f"{site}/{FILES[1]}.html", site)
@@ -550,7 +551,7 @@ FORMULAS = {  # a formula's box, linked from the sheet of formulas, and how its 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("box", "code"), FORMULAS.items())
+@pytest.mark.parametrize(("box", "code"), [pytest.param(*case, marks=pytest.mark.long if i else ()) for i, case in enumerate(FORMULAS.items())])
 def test_a_formula_has_a_link_to_its_code(reader, site, box, code):
     """One click in the head of the box, and the definition is on the screen, also where the other tab is chosen."""
     page, faults = open_page(reader, f"{site}/book/{box}", site)
