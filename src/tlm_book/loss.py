@@ -100,9 +100,9 @@ def weighted_loss(
     """−Σ w y / Σ w ("weighted", Wojcik's), the mean of row losses ("row_mean"),
     or −Σ w y ("sum"). (W-batch-loss)
 
-    Without weights every position counts 1. ValueError for weights of another shape,
-    a negative or infinite one, and weights that sum to zero (for "row_mean": in any
-    row; for "sum" they may); otherwise errors as in `token_log_probs`.
+    Without weights every position counts 1. ValueError for weights of another shape;
+    on the CPU also for a negative or infinite one, and weights that sum to zero (for
+    "row_mean": in any row; for "sum" they may); otherwise as in `token_log_probs`.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     if weights is None and reduction == "weighted":  # the common case, in one kernel

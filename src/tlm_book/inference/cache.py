@@ -246,9 +246,8 @@ class CachedModel(RowLayers):
         if self.compile:  # few shapes: each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
         self.lengths = [length + 1 for length in self.lengths]
-        if not (self.compile and token.is_cuda):
+        if not (self.compile and isinstance(where, Tensor) and where.is_cuda):
             return self.advance(token, where, n)
-        assert isinstance(where, Tensor)
         if n not in self.recorded:
             self.recorded[n] = Recorded(self.advance, token, where, n)
         return self.recorded[n](token, where)

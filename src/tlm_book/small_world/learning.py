@@ -148,7 +148,6 @@ class _Course:
         self.optimizer.load_state_dict(kept["optimizer"])
         for name in self._NUMBERS:
             setattr(self, name, kept[name])
-        self.recorded, self.batches = {}, None
 
     def train_config(self) -> TrainConfig:
         first = self.lessons[0]
@@ -162,22 +161,26 @@ class _Course:
         begun = time.perf_counter()
         tokens, weights = self.next_batch()
         read = shift(tokens, self.tokenizer.start)
-        now = rate(self.step, self.tokens, self.s)
+        self.set_rates(rate(self.step, self.tokens, self.s))
         self.model.train()
         loss: float | Tensor
         if next(self.model.parameters()).is_cuda:
             if tokens.shape not in self.recorded:
                 self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]))
-            for group, lr in zip(self.optimizer.param_groups, self.rates):
-                group["lr"].fill_(lr * now)
             loss = self.recorded[tokens.shape](read, tokens, weights)
         else:
-            for group, lr in zip(self.optimizer.param_groups, self.rates):
-                group["lr"] = lr * now
             loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
         self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
         self.seconds += time.perf_counter() - begun
         return loss
+
+    def set_rates(self, now: float) -> None:
+        """So large a part of each rate; a recorded step reads its rates where they stood."""
+        for group, lr in zip(self.optimizer.param_groups, self.rates):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr * now)
+            else:
+                group["lr"] = lr * now
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Of this lesson. A GPU waits for nothing: while it computes, some processes write."""

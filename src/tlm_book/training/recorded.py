@@ -20,6 +20,7 @@ class RecordedStep:
 
     On a GPU it is recorded as a CUDA graph when this is made, without a move, and played at every call. A recording reads the learning rates where they
     stood: they must be tensors there, which are filled and not replaced (`muon_for` makes them so). Elsewhere every call computes the step anew.
+    Nothing waits for the device to look at a number: a gradient that is not finite moves the weights, which `train_step` prevents.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], clip: float = 1.0) -> None:
@@ -37,7 +38,7 @@ class RecordedStep:
         if self.graph is None:
             return self._step()
         self.graph.replay()
-        return self.loss
+        return self.loss.clone()
 
     def _step(self) -> Float[Tensor, ""]:
         leaves = {name: w.detach().requires_grad_() for name, w in self.parameters.items()}  # of this step alone, as a recording wants them
@@ -62,7 +63,7 @@ class RecordedStep:
 
 
 class _at_rest:
-    """Within it the optimizer may step: weights, rates and what the optimizer remembers are afterwards what they were."""
+    """Within it the optimizer may step: the weights and what the optimizer remembers are afterwards what they were."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]) -> None:
         self.parts: list[Any] = getattr(optimizer, "parts", [optimizer])
