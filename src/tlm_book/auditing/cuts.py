@@ -1,7 +1,7 @@
 """The two halves of the definition as experiments: rows are replaced, rows are removed. (T-audit-cuts)"""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from tlm_book.auditing.known import KnownRows
 from tlm_book.auditing.tensors import (
     describe_error,
     largest,
@@ -77,25 +78,31 @@ def try_every_cut(trial: Trial, n: int, found: Findings) -> str | None:
     that cannot be compared, or finds something, to tell which half it is.
     """
     if not trial.random:
-        removed = Findings(n)
-        try_removed(trial, n, removed)
-        if not (removed.witness or removed.problems):
+        run = KnownRows(trial).rows
+        down, up = Findings(n), Findings(n)
+        compare_removed(trial, n, down, range(n - 1, 0, -1), run)  # the longest first: then the rows of the others are known
+        if not (down.witness or down.problems):
             return "removed rows"
-        found.take(removed)
+        compare_removed(trial, n, up, range(1, n), run)  # the shortest witness shows most
+        found.take(up if up.witness else down)
     try_replaced(trial, n, found)
     return None
 
 
 def try_removed(trial: Trial, n: int, found: Findings) -> None:
     """Remove the rows from m on: the rows that are left must stay."""
-    x = trial.first(n)
-    base, plan = trial.base(n), trial.plan
-    scale = largest(base) or 1.0
     every = range(1, n)
-    for m in spread_out(every, 16) if plan.again and not plan.sweeps(n) else every:
+    compare_removed(trial, n, found, spread_out(every, 16) if trial.plan.again else every, trial.rows)
+
+
+def compare_removed(trial: Trial, n: int, found: Findings, left: Sequence[int], run: Callable[[Tensor], Tensor]) -> None:
+    """So many rows are left, one number after the other; `run` gives the model's rows. A sweep ends with the first that is found."""
+    x, base, plan = trial.first(n), trial.base(n), trial.plan
+    scale = largest(base) or 1.0
+    for m in left:
         try:
             known = trial.bases.get(m)
-            y = trial.rows(x[:, :m]) if known is None else known
+            y = run(x[:, :m]) if known is None else known
         except Exception as error:
             found.problems.append(f"at n = {m} it raises {describe_error(error)}")
             continue
