@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from tlm_book.auditing import (
     assert_autoregressive,
     audit,
+    cuts,
     inputs,
     run,
     state,
@@ -416,6 +417,72 @@ def test_the_cost_of_a_large_model():
         assert audit(model, torch.randn(1, n, zoo.D), work=0).ok
         assert set(range(1, n)) <= set(passes) and passes.count(n) <= 12
         assert n**2 / 2 <= sum(passes) <= n**2 / 2 + 12 * n + 700
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """Of each product in a sweep: how many rows were given, and how many were multiplied."""
+    rows = []
+
+    class Counted(cuts.KnownRows):
+        def product(self, func, bias, x, weight):
+            multiplied = []
+            y = super().product(lambda *given: multiplied.append(len(given[-2])) or func(*given), bias, x, weight)
+            rows.append((len(x), sum(multiplied)))
+            return y
+
+    monkeypatch.setattr(cuts, "KnownRows", Counted)
+    return rows
+
+
+def test_a_large_model_multiplies_a_row_once(products):
+    """Where rows agree with those of the sweep's first run in every bit, where there is no room, and where they differ."""
+    n, twice = 24, nn.Linear(zoo.D, zoo.D)
+    agree = nn.Sequential(twice, nn.Tanh(), twice, nn.Linear(zoo.D, 5, bias=False))
+    assert audit(lambda x: agree(x).cumsum(-2), torch.randn(1, n, zoo.D), work=0).ok
+    given, multiplied = map(sum, zip(*products))
+    assert (given, multiplied) == (3 * n * (n - 1) / 2, 3 * (n - 1))
+    products.clear()
+    assert audit(lambda x: agree(x).cumsum(-2), torch.randn(1, n, zoo.D), work=0, memory=1).ok
+    assert sum(one for one, _ in products) == sum(other for _, other in products) == 3 * n * (n - 1) / 2
+    products.clear()
+    noisy = lambda x: agree(x * (1 + 1e-7 * x.shape[-2] * (x.dtype == torch.float32))).cumsum(-2)  # below the noise
+    assert audit(noisy, torch.randn(1, n, zoo.D), work=0).ok
+    assert sum(other for _, other in products) > n * (n - 1)
+
+
+class FastWeights(nn.Module):
+    """With 20 or 21 rows, the weights depend on the sequence."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.inner, self.last = way, nn.Linear(zoo.D, zoo.D), nn.Linear(zoo.D, 5)
+        self.slow = nn.Parameter(torch.randn(zoo.D, zoo.D))
+
+    def forward(self, x):
+        much = x.mean((0, 1)) if x.shape[-2] in (20, 21) else torch.zeros(zoo.D).to(x)
+        new = self.slow + much
+        if self.way == "another tensor":
+            self.inner.weight.data = new.data
+        elif self.way == "written":
+            self.inner.weight.data.copy_(new)
+        elif self.way == "written by rows":
+            torch._foreach_copy_(list(self.inner.weight.data), list(new))
+        else:
+            return self.last(F.linear(x, new))
+        return self.last(self.inner(x))
+
+
+@pytest.mark.parametrize("way", ["another tensor", "written", "written by rows", "made on the way"])
+def test_weights_that_depend_on_the_sequence_are_seen_by_a_sweep(way):
+    report = audit(FastWeights(way), torch.randn(1, 24, zoo.D), work=0)
+    assert {leak.fault for leak in report.leaks} == {"length"}, report
+
+
+def test_a_sweep_runs_compiled_models_as_they_are(products):
+    inner = nn.Linear(zoo.D, zoo.D)
+    for model in (torch.compile(inner, backend="eager"), torch.compile(lambda x: inner(x), backend="eager"), nn.Sequential(torch.compile(inner, backend="eager"))):
+        assert audit(model, torch.randn(1, 12, zoo.D), work=0).ok and not products
 
 
 def late(x, n):

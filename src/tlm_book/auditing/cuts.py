@@ -10,6 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from tlm_book.auditing.known import KnownRows
+from tlm_book.auditing.modules import is_compiled
 from tlm_book.auditing.tensors import (
     describe_error,
     largest,
@@ -78,7 +79,7 @@ def try_every_cut(trial: Trial, n: int, found: Findings) -> str | None:
     that cannot be compared, or finds something, to tell which half it is.
     """
     if not trial.random:
-        run = KnownRows(trial).rows
+        run = trial.rows if is_compiled(trial.model, trial.modules) else KnownRows(trial).rows
         down, up = Findings(n), Findings(n)
         compare_removed(trial, n, down, range(n - 1, 0, -1), run)  # the longest first: then the rows of the others are known
         if not (down.witness or down.problems):

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -57,7 +57,7 @@ class KnownRows(TorchDispatchMode):
                 return self.product(func, bias, x, weight)
         return func(*args, **kwargs)
 
-    def product(self, func: Any, bias: list[Tensor], x: Float[Tensor, "n d"], weight: Float[Tensor, "d e"]) -> Float[Tensor, "n e"]:
+    def product(self, func: Any, bias: list[Tensor], x: Shaped[Tensor, "n d"], weight: Shaped[Tensor, "d e"]) -> Shaped[Tensor, "n e"]:
         """The product, from the known rows and the new ones."""
         which = tuple((t.data_ptr(), t.shape, t.stride()) for t in (*bias, weight))
         self.turn[which] += 1

@@ -60,6 +60,14 @@ def takes_argument(model: Any, name: str) -> bool:
     return signature is not None and name in signature.parameters
 
 
+def is_compiled(model: Any, modules: Mapping[str, nn.Module]) -> bool:
+    """Does torch's compiler run some of it?"""
+    things = [model, *modules.values()]
+    marks = [getattr(m, "_compiled_call_impl", None) for m in things]
+    marks += [getattr(f, "_torchdynamo_orig_callable", None) for m in things for f in (m, getattr(m, "forward", None))]
+    return any(mark is not None for mark in marks)
+
+
 def name_of(model: Any) -> str:
     own = None if isinstance(model, nn.Module) else getattr(model, "__name__", None)
     return own or type(model).__name__
