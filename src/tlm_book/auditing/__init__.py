@@ -4,8 +4,8 @@
     print(audit(model, inputs))
 
 Written by hand. Who reads it begins with `cuts` (rows replaced, rows removed), `derivatives`, `noise` and `blame`, which are the
-statements of the chapter as code; `inputs`, `trial`, `look` and `state` run any model on any sequence and leave it as it was; `experiments`
-and `run` put it together.
+statements of the chapter as code; `inputs`, `trial`, `look` and `state` run any model on any sequence and leave it as it was; `known` spares
+work; `experiments` and `run` put it together.
 """
 
 from tlm_book.auditing.report import Leak, Report

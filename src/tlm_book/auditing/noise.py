@@ -57,6 +57,12 @@ def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor,
     return max(min(rounding, 2**16 * trial.eps), 64 * trial.eps)
 
 
+def unmoved(trial: Trial, t: Tensor) -> Tensor:
+    """What a weight holds, to be put back: the model's own numbers where they say it, so that no third copy of a large model is kept."""
+    given = trial.given.get(id(t))
+    return given if given is not None and torch.equal(given.to(t.dtype), t.data) else t.data
+
+
 @contextlib.contextmanager
 def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[Tensor]:
     """Inside, each weight and each number of the input is moved by one unit in its last place, up or down."""
@@ -73,14 +79,15 @@ def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator
 
     weights = [t for m in trial.modules.values() for t in m._parameters.values()]
     held = {id(t): t for t in weights if t is not None and t.is_floating_point()}
-    before = [(t, t.data) for t in held.values()]
+    before = []
     try:
-        for t, data in before:
-            t.data = moved(data)
+        for t in held.values():
+            before.append((t, unmoved(trial, t)))
+            t.data = moved(t.data)
         yield moved(x) if x.is_floating_point() else x
     finally:
         for t, data in before:
-            t.data = data
+            t.data = data.to(t.dtype, copy=True)
 
 
 def shaken(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:

@@ -85,10 +85,11 @@ def trial_for(auditor: Auditor, setting: Setting) -> Trial:
 
 def run_setting(auditor: Auditor, setting: Setting) -> None:
     """One setting; the model is as before when it ends."""
-    with on_copies(list(auditor.modules.values()), setting.dtype if setting.double else None), torch.no_grad():
+    with on_copies(list(auditor.modules.values()), setting.dtype if setting.double else None) as given, torch.no_grad():
         for module in roots_of(auditor.modules):
             module.train(setting.mode == "train")
         trial = trial_for(auditor, setting)
+        trial.given = given
         try:
             with back_end(auditor.modules, setting.end):
                 found = explore(trial)

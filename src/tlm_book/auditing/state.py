@@ -54,8 +54,8 @@ class State:
 
 
 @contextlib.contextmanager
-def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterator[None]:
-    """Inside, weights and buffers are copies, floating-point ones in this type; None keeps the types.
+def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterator[dict[int, Tensor]]:
+    """Inside, weights and buffers are copies, floating-point ones in this type; None keeps the types. Gives what they are copies of, by id.
 
     On leaving, also by an exception, attributes, hooks, modes, weights, buffers and generators are as before: a model that
     writes into its weights has spoiled a copy.
@@ -69,7 +69,7 @@ def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterat
                 t.requires_grad_(False)
         if dtype:
             torch.set_default_dtype(dtype)
-        yield
+        yield {key: data for key, (_, data) in state.tensors.items()}
     finally:
         state.put_back()
 

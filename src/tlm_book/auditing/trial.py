@@ -84,6 +84,7 @@ class Trial:
     coarsest: float = 0.0  # the unit of the coarsest type inside
     eps: float = 0.0
     tolerance: float = 0.0
+    given: Mapping[int, Tensor] = field(default_factory=dict)  # the model's own weights, of which the trial has copies, by id
 
     def __post_init__(self) -> None:
         held = [v for m in self.modules.values() for v in vars(m).values()]
