@@ -17,7 +17,7 @@ PRODUCTS = torch.ops.aten.mm.default, torch.ops.aten.addmm.default
 class KnownRows(TorchDispatchMode):
     """Runs a model; in a product XW or XW + b with weights W and b, a row of X that stood there in the last run gets what it got then.
 
-    This hides no leak: row i of a product depends on row i of X only, and all rows that differ, in whichever bit, are computed.
+    This hides no leak: row i of a product depends on row i of X only, and all rows that differ, by however little, are computed.
     What a model makes of its weights is no weight, and when it writes into one, all is computed from then on.
     """
 
