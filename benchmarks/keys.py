@@ -2,7 +2,7 @@
 
     python benchmarks/keys.py [--out benchmarks]
 
-A model of the small world's size (0.95 million weights), 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
+The small world's model, 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
 the page writes by itself. The browser reports the processor time of its main thread, which a busy machine does not lengthen. Writes keys.md.
 """
 
@@ -11,11 +11,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import torch
 from playwright.sync_api import sync_playwright
 from site_pages import ARGUMENTS, ROOT
 
-from tlm_book import Config, Tokenizer, TransformerLM, small_world
+from tlm_book import small_world
 from tlm_book.viewer import playground
 
 READY = """async (text) => {
@@ -38,14 +37,6 @@ WRITE = """async () => {
   button.click();
   return written();
 }"""
-
-
-def pair():
-    texts = small_world.stories(3000, seed=0)
-    tokenizer = Tokenizer.train(texts, 1792, progress=False)
-    torch.manual_seed(0)
-    config = Config.llama(len(tokenizer), d_model=128, d_ff=448, n_layers=4, n_heads=4, max_len=320, gated=False, activation="gelu", qk_norm=True, tied=True)
-    return TransformerLM(config).eval(), tokenizer
 
 
 def measured(browser, model, tokenizer, text):
@@ -86,7 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks")
     out = parser.parse_args().out
-    model, tokenizer = pair()
+    model, tokenizer = small_world.model()
     text = tokenizer.decode(tokenizer.encode(small_world.stories(1, seed=1, levels=(4,))[0])[:64])
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:

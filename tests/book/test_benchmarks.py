@@ -170,7 +170,7 @@ def test_other_figures_come_into_the_page(monkeypatch):
     assert quoting.quoted(page.replace("md -->", "md 1 -->", 1).format(old)) == page.replace("md -->", "md 1 -->", 1).format(new[1])
 
 
-@pytest.mark.parametrize("name", ["data", "decoding", "gpu", "inside", "llama", "recipe", "speed", "tokenization", "world"])
+@pytest.mark.parametrize("name", ["data", "decoding", "essays", "gpu", "inside", "llama", "recipe", "speed", "tokenization", "world"])
 def test_reports_are_written_from_what_was_measured(name, tmp_path):
     """NAME.md is what NAME.json says, and each machine's entry stands under its name."""
     benchmark, folder = importlib.import_module(name), ROOT / "benchmarks"

@@ -6,15 +6,15 @@ import pytest
 
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.training import (
-    TrainConfig,
     encode_corpus,
     evaluate,
     fit_size,
+    model_for,
+    recipe,
     split_documents,
     train,
     trigram,
 )
-from tlm_book.training.config import essays_model
 
 
 @pytest.mark.long
@@ -27,9 +27,8 @@ def test_the_bytes_model_beats_the_trigram_on_another_split():
     known, validation, test = (encode_corpus(tokenizer, part) for part in (train_texts, validation_texts, test_texts))
     sizes = {"d_model": 96, "layers": 2, "heads": 4, "context": 32, "batch_size": 16, "steps": 900, "token_noise": 0.0}
     size = dataclasses.replace(fit_size(sum(len(text.encode()) for text in texts)), vocab_size=257, **sizes)
-    config = TrainConfig(steps=size.steps, batch_size=size.batch_size, lr=4e-3, eval_every=150, seed=2)
-    model_config = essays_model(size, 257).replace(pe="rotary", embed_scale=False, dropout=0.0, qkv_bias=True)
-    result = train(config, model_config, known, validation, start=tokenizer.start, device="cpu", progress=False)
+    config = recipe(size, eval_every=150, seed=2)
+    result = train(config, model_for(size, 257), known, validation, start=tokenizer.start, device="cpu", progress=False)
     loss = evaluate(result.model, test, 32, tokenizer.start, context=16)
-    assert loss < trigram(known, test, 257, tokenizer.start) - 0.05, loss
+    assert loss < trigram(known, test, 257, tokenizer.start) - 0.15, loss
     print(f"transformer {loss:.3f}, trigram {trigram(known, test, 257, tokenizer.start):.3f}")

@@ -43,13 +43,13 @@ def pairs(tokens: Sequence[int]) -> int:
 
 EXERCISES = [
     value(
-        "a pair of lists: the tokens of `abc` by ranks, and by joined strings",
-        lambda: (encode("abc", MERGES), by_strings(b"abc", MERGES)),
+        "a pair of lists: the tokens of `ababc` by ranks, and by joined strings",
+        lambda: (encode("ababc", MERGES), by_strings(b"ababc", MERGES)),
         {
-            "By ranks: after bc only a and bc are there, and that pair is no merge.": ([258], [258]),
-            "By strings: a and bc are joined as well when their joined bytes are those of a token.": ([97, 256], [97, 256]),
-            "The smallest rank comes first, not the pair that stands first in the text: bc before ab.": ([257, 99], [258]),
-            "The two are the right ones, exchanged.": ([258], [97, 256]),
+            "By ranks: a and bc are no merge, whatever their joined bytes are.": ([257, 258], [257, 258]),
+            "By strings: a and bc are joined as well when their joined bytes are those of a token.": ([257, 97, 256], [257, 97, 256]),
+            "The smallest rank comes first, not the pair that stands first in the text: bc before ab.": ([257, 257, 99], [257, 258]),
+            "The two are the right ones, exchanged.": ([257, 258], [257, 97, 256]),
         },
     ),
     function(

@@ -27,7 +27,7 @@ def by_formula(query: tuple[float, float], p: float, key: tuple[float, float], q
 
 
 def halves_from_interleaved(columns: int, h: int) -> list[int]:
-    """Column j of the layout halves is this column of the layout interleaved, head by head."""
+    """Column j of the halves layout is this column of the interleaved layout, head by head."""
     k = columns // h
     return [i * k + c for i in range(h) for c in (*range(0, k, 2), *range(1, k, 2))]
 
@@ -84,7 +84,7 @@ EXERCISES = [
         {
             "This is the permutation the other way round: from halves to interleaved.": ([0, 3, 1, 4, 2, 5], 2, 34),
             "The list is right. Column i of the halves comes from column 2i, and column i + k/2 from column 2i + 1.": ([0, 2, 4, 1, 3, 5], 2, 34),
-            "In the layout halves, column 0 and column 1 belong to different pairs.": ([0, 1, 2, 3, 4, 5], 4, 68),
+            "In the halves layout, column 0 and column 1 belong to different pairs.": ([0, 1, 2, 3, 4, 5], 4, 68),
         },
     ),
     function(
@@ -122,7 +122,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `to_halves(W, h)`: the matrix for the layout halves, with the same shape",
+        "a function `to_halves(W, h)`: the matrix for the halves layout, with the same shape",
         lambda rng, n: (rng.normal(size=(n, 12)), 1 + n % 3),
         lambda W, h: W[:, halves_from_interleaved(12, h)],
         {

@@ -79,8 +79,8 @@ def complete(
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
 
-    An empty prompt begins a document. `choices` as in `Sampler`, and `on_overflow`, here "slide" by default. The same arguments give
-    the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
+    With an empty prompt the model reads the start marker alone. `choices` as in `Sampler`, and `on_overflow`, here "slide" by default.
+    The same arguments give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
     """
     options: dict[str, Any] = {"temperature": temperature, "seed": seed, **choices}
     return prompt + "".join(stream_text(model, tokenizer, prompt, max_new, **options))

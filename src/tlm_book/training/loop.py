@@ -36,14 +36,58 @@ from tlm_book.training.step import (
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
+    "evaluate",
     "Diverged",
     "step_seed",
     "iter_steps",
-    "evaluate",
     "Result",
     "due",
     "train",
 ]
+
+
+# --- The loss on held-out text
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    tokens: Int[Tensor, "N"],
+    n: int,
+    start: int,
+    batch_size: int = 32,
+    context: int = 0,
+) -> float:
+    """The mean of −y over all tokens, in nats, when the text is cut into windows of
+    n tokens.
+
+    Each window begins with the last `context` tokens of the one before it, which are
+    not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
+    judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
+    evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
+    without tokens, and for a context that fills the window.
+    """
+    expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
+    expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
+    was_training, device = model.training, next(model.parameters()).device
+    fresh = n - context  # tokens that each window adds
+    whole = tokens.unfold(0, n, fresh) if len(tokens) >= n else tokens[:0].view(0, n)
+    batches = list(whole.split(batch_size)) if len(whole) else []
+    rest = tokens[len(whole) * fresh :]
+    if len(rest) > context or not batches:
+        batches.append(rest[None])
+    total = 0.0
+    model.eval()
+    try:
+        for k, x in enumerate(x.long().to(device) for x in batches):
+            y = token_log_probs(model(shift(x, start)), x).double()
+            # before the very first window there is none
+            total -= y[:, context:].sum().item() + (
+                y[0, :context].sum().item() if k == 0 else 0
+            )
+    finally:  # also after an error or an interrupt
+        model.train(was_training)
+    return total / len(tokens)
 
 
 # --- The whole run
@@ -108,47 +152,6 @@ def iter_steps(
         if not math.isfinite(loss + grad_norm):
             raise Diverged(loss, grad_norm, n, config, step)
         yield {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
-
-
-@torch.no_grad()
-def evaluate(
-    model: nn.Module,
-    tokens: Int[Tensor, "N"],
-    n: int,
-    start: int,
-    batch_size: int = 32,
-    context: int = 0,
-) -> float:
-    """The mean of −y over all tokens, in nats, when the text is cut into windows of
-    n tokens.
-
-    Each window begins with the last `context` tokens of the one before it, which are
-    not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
-    judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
-    evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
-    without tokens, and for a context that fills the window.
-    """
-    expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
-    expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
-    was_training, device = model.training, next(model.parameters()).device
-    fresh = n - context  # tokens that each window adds
-    whole = tokens.unfold(0, n, fresh) if len(tokens) >= n else tokens[:0].view(0, n)
-    batches = list(whole.split(batch_size)) if len(whole) else []
-    rest = tokens[len(whole) * fresh :]
-    if len(rest) > context or not batches:
-        batches.append(rest[None])
-    total = 0.0
-    model.eval()
-    try:
-        for k, x in enumerate(x.long().to(device) for x in batches):
-            y = token_log_probs(model(shift(x, start)), x).double()
-            # before the very first window there is none
-            total -= y[:, context:].sum().item() + (
-                y[0, :context].sum().item() if k == 0 else 0
-            )
-    finally:  # also after an error or an interrupt
-        model.train(was_training)
-    return total / len(tokens)
 
 
 @dataclass(frozen=True)

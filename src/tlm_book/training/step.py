@@ -19,15 +19,15 @@ __all__ = [
     "sample_batch",
     "learning_rate",
     "parameter_groups",
-    "corrupt_tokens",
     "loss_function",
     "train_step",
+    "corrupt_tokens",
     "enable_checkpointing_and_compile",
     "optimizer_for",
 ]
 
 
-# --- Text, held out and cut
+# --- A piece of the text at a time
 
 
 def sample_batch(
@@ -83,28 +83,6 @@ def parameter_groups(
     ]
 
 
-# --- For the curious: a text that is a little different each time
-
-
-def corrupt_tokens(
-    read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
-) -> Int[Tensor, "batch n"]:
-    """`read`, with each token but the first replaced with probability `share` by one
-    drawn from `pool`. (T-noise)
-    """
-    if share == 0:
-        return read
-    replaced = torch.rand(read.shape, device=read.device) < share
-    replaced[:, 0] = False  # the start marker stays
-    drawn = pool.flatten()[
-        torch.randint(pool.numel(), read.shape, device=read.device)
-    ]
-    return torch.where(replaced, drawn, read)
-
-
-# --- For the curious: the step in parts
-
-
 @cache
 def loss_function(compiled: bool) -> Callable[..., Float[Tensor, ""]]:
     """`weighted_loss`; compiled, the scores are not copied to float32 first."""
@@ -149,6 +127,25 @@ def train_step(
     if grad_norm.isfinite():
         optimizer.step()
     return float(loss), float(grad_norm)
+
+
+# --- For the curious: a text that is a little different each time
+
+
+def corrupt_tokens(
+    read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
+) -> Int[Tensor, "batch n"]:
+    """`read`, with each token but the first replaced with probability `share` by one
+    drawn from `pool`. (T-noise)
+    """
+    if share == 0:
+        return read
+    replaced = torch.rand(read.shape, device=read.device) < share
+    replaced[:, 0] = False  # the start marker stays
+    drawn = pool.flatten()[
+        torch.randint(pool.numel(), read.shape, device=read.device)
+    ]
+    return torch.where(replaced, drawn, read)
 
 
 # --- For the curious: less memory for more work
