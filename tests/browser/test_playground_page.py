@@ -57,7 +57,7 @@ def computed(tabs):
                 const model = { weights: unpack(file), settings }, how = { causal, off: new Set(off) };
                 const before = first ? finish(forward(model, tokens.slice(0, first), how)) : null, now = finish(forward(model, tokens, how, before));
                 const lists = (x) => (x.buffer ? [...x] : x.map(lists));
-                return { logits: lists(now.logits), weights: lists(now.weights), lens: now.streams.map((s) => [...lens(model, s[s.length - 1])]) };
+                return { logits: lists(now.logits), weights: lists(now.weights), lens: now.streams.map((s) => [...lens(model, s)[s.length - 1]]) };
             }""",
             [file, settings, [int(t) for t in tokens], causal, list(off), first],
         )

@@ -164,8 +164,8 @@ function render({ model, el }) {
     };
     list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
     list.node.caption.textContent = `after “${shown(answer.tokens[row])}”, token ${row} of 0 to ${answer.tokens.length - 1}`;
-    depth.show(answer.streams[row].map((x, l) => {
-      const p = softmax(lens(network, x)), most = Math.max(...p);
+    depth.show(lens(network, answer.streams[row]).map((z, l) => {
+      const p = softmax(z), most = Math.max(...p);
       return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(p.indexOf(most))), data(most, fixed(most))];
     }));
   }
