@@ -1,4 +1,4 @@
-// The model on the page: the specification in JavaScript, name by name. A capital X is a list of rows, at most four of them, and a row of numbers is a
+// The model on the page: the specification in JavaScript, name by name. A capital X is a list of rows, and a row of numbers is a
 // Float64Array; a matrix of weights is {rows, cols, data}, its numbers row by row. What is computed for several heads stands side by side in one row. What has been computed of a
 // beginning is kept, so that a letter typed at the end costs a row or two.
 
@@ -36,22 +36,24 @@ function beside({ shape: [h, d, k], data }) { // of matrices for h heads, one ma
 const matrix = ({ shape: [rows, cols], data }) => ({ rows, cols, data });
 const part = (table, index, width) => table.data.subarray(index * width, (index + 1) * width);
 
-function times(X, W, b = null) { // XW + b; four rows of W at a time, and four rows of X where there are so many: each number that is fetched serves more than once
-  const Y = X.map(() => { const y = new Float64Array(W.cols); if (b) y.set(b); return y; }), whole = W.rows - (W.rows % 4);
-  if (X.length === 4) timesFour(X, W, whole, Y);
-  else X.forEach((x, r) => timesOne(x, W, whole, Y[r]));
-  X.forEach((x, r) => { for (let i = whole; i < W.rows; i++) for (let j = 0; j < W.cols; j++) Y[r][j] += x[i] * W.data[i * W.cols + j]; });
+function times(X, W, b = null) { // XW + b; four rows of X and four of W at a time, as far as there are so many: each number that is fetched serves four times
+  const Y = X.map(() => new Float64Array(W.cols));
+  if (b) for (const y of Y) for (let j = 0; j < y.length; j++) y[j] = b[j];
+  let r = 0;
+  for (; r + 4 <= X.length; r += 4) timesFour(X.slice(r, r + 4), W, Y.slice(r, r + 4));
+  for (; r < X.length; r++) timesOne(X[r], W, Y[r]);
+  for (let i = W.rows - (W.rows % 4); i < W.rows; i++) X.forEach((x, r) => { for (let j = 0; j < W.cols; j++) Y[r][j] += x[i] * W.data[i * W.cols + j]; });
   return Y;
 }
-function timesOne(x, { cols, data }, rows, y) {
-  for (let i = 0; i < rows; i += 4) {
+function timesOne(x, { rows, cols, data }, y) {
+  for (let i = 0; i + 4 <= rows; i += 4) {
     const at_0 = i * cols, at_1 = at_0 + cols, at_2 = at_1 + cols, at_3 = at_2 + cols, p = x[i], q = x[i + 1], r = x[i + 2], s = x[i + 3];
     for (let j = 0; j < cols; j++) y[j] += p * data[at_0 + j] + q * data[at_1 + j] + r * data[at_2 + j] + s * data[at_3 + j];
   }
 }
-function timesFour(X, { cols, data }, rows, Y) {
+function timesFour(X, { rows, cols, data }, Y) {
   const [x_0, x_1, x_2, x_3] = X, [y_0, y_1, y_2, y_3] = Y;
-  for (let i = 0; i < rows; i += 4) {
+  for (let i = 0; i + 4 <= rows; i += 4) {
     const at_0 = i * cols, at_1 = at_0 + cols, at_2 = at_1 + cols, at_3 = at_2 + cols;
     const p_0 = x_0[i], q_0 = x_0[i + 1], r_0 = x_0[i + 2], s_0 = x_0[i + 3], p_1 = x_1[i], q_1 = x_1[i + 1], r_1 = x_1[i + 2], s_1 = x_1[i + 3];
     const p_2 = x_2[i], q_2 = x_2[i + 1], r_2 = x_2[i + 2], s_2 = x_2[i + 3], p_3 = x_3[i], q_3 = x_3[i + 1], r_3 = x_3[i + 2], s_3 = x_3[i + 3];
@@ -65,7 +67,17 @@ function timesFour(X, { cols, data }, rows, Y) {
   }
 }
 const plus = (x, y) => { const z = new Float64Array(x.length); for (let i = 0; i < z.length; i++) z[i] = x[i] + y[i]; return z; };
-const dot = (x, y) => { let sum = 0; for (let i = 0; i < x.length; i++) sum += x[i] * y[i]; return sum; };
+function dot(x, y, k = x.length, i = 0, j = 0) { // of the k numbers from places i and j on; four sums that need not wait for each other
+  let p = 0, q = 0, r = 0, s = 0, c = 0;
+  for (; c + 4 <= k; c += 4) {
+    p += x[i + c] * y[j + c];
+    q += x[i + c + 1] * y[j + c + 1];
+    r += x[i + c + 2] * y[j + c + 2];
+    s += x[i + c + 3] * y[j + c + 3];
+  }
+  for (; c < k; c++) p += x[i + c] * y[j + c];
+  return p + q + r + s;
+}
 
 function softmax(s, first = 0, last = s.length - 1) { // in place, from the first of these places to the last
   let top = -Infinity, sum = 0;
@@ -85,9 +97,7 @@ function layerNorm(x, { a, b }, eps, epsMode) {
 function rmsNorm(x, a, eps, k = x.length) { // each k numbers by themselves
   const y = new Float64Array(x.length);
   for (let at = 0; at < x.length; at += k) {
-    let squares = 0;
-    for (let i = at; i < at + k; i++) squares += x[i] * x[i];
-    const by = Math.sqrt(squares / k + eps);
+    const by = Math.sqrt(dot(x, x, k, at, at) / k + eps);
     for (let i = 0; i < k; i++) y[at + i] = (a[i] * x[at + i]) / by;
   }
   return y;
@@ -197,12 +207,7 @@ function attention(i, rows, w, settings, { causal, off }) {
   const joined = new Float64Array(h * width), weights = [];
   for (let head = 0; head < h; head++) {
     const shared = Math.floor(head / (h / g)), from = head * k, key = shared * k, value = shared * width, to = head * width, a = new Float64Array(rows.length);
-    for (let j = first; j <= last; j++) {
-      const k_j = rows[j].k;
-      let dot = 0;
-      for (let c = 0; c < k; c++) dot += q[from + c] * k_j[key + c];
-      a[j] = scale * dot;
-    }
+    for (let j = first; j <= last; j++) a[j] = scale * dot(q, rows[j].k, k, from, key);
     weights.push(softmax(a, first, last));
     if (off.has(head)) continue;
     for (let j = first; j <= last; j++) {

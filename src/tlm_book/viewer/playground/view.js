@@ -137,21 +137,17 @@ function render({ model, el }) {
   function showHeads() {
     const silent = off(), n = answer.tokens.length;
     seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${head[1]} of block ${head[0]}.` : ""}`;
-    const [red, green, blue] = parts(getComputedStyle(grid.querySelector("button")).color);
+    const picture = new ImageData(n, n), colours = picture.data, colour = parts(getComputedStyle(grid.querySelector("button")).color).slice(0, 3);
+    for (let at = 0; at < colours.length; at += 4) colours.set(colour, at); // the same for all heads: only what shines through is written anew
     [...grid.querySelectorAll("button")].forEach((node, at) => {
-      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`, picture = new ImageData(n, n), colours = picture.data;
+      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
       node.setAttribute("aria-pressed", !silent.has(name));
       node.setAttribute("aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
-      for (let p = 0; p < n; p++) {
+      for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
-        for (let j = 0, to = 4 * p * n; j < a.length; j++, to += 4) {
-          colours[to] = red;
-          colours[to + 1] = green;
-          colours[to + 2] = blue;
-          colours[to + 3] = 255 * Math.sqrt(a[j]);
-        }
+        for (let j = 0; j < n; j++, to += 4) colours[to] = j < a.length ? 255 * Math.sqrt(a[j]) : 0;
       }
-      pen.canvas.width = pen.canvas.height = n;
+      if (pen.canvas.width !== n) pen.canvas.width = pen.canvas.height = n;
       pen.putImageData(picture, 0, 0);
     });
   }
