@@ -66,7 +66,8 @@ function timesFour(X, { rows, cols, data }, Y) {
     }
   }
 }
-const plus = (x, y) => { const z = new Float64Array(x.length); for (let i = 0; i < z.length; i++) z[i] = x[i] + y[i]; return z; };
+const added = (X, Y) => { Y.forEach((y, r) => plus(X[r], y)); return Y; };
+const plus = (x, y) => { for (let i = 0; i < y.length; i++) y[i] += x[i]; return y; }; // in the place of y
 function dot(x, y, k = x.length, i = 0, j = 0) { // of the k numbers from places i and j on; four sums that need not wait for each other
   let p = 0, q = 0, r = 0, s = 0, c = 0;
   for (; c + 4 <= k; c += 4) {
@@ -94,8 +95,7 @@ function layerNorm(x, { a, b }, eps, epsMode) {
   const by = epsMode === "outside" ? Math.sqrt(variance) + eps : Math.sqrt(variance + (epsMode === "inside" ? eps : 0));
   return u.map((u_i, i) => a.data[i] * (u_i / by) + b.data[i]);
 }
-function rmsNorm(x, a, eps, k = x.length) { // each k numbers by themselves
-  const y = new Float64Array(x.length);
+function rmsNorm(x, a, eps, k = x.length, y = new Float64Array(x.length)) { // each k numbers by themselves, written to y
   for (let at = 0; at < x.length; at += k) {
     const by = Math.sqrt(dot(x, x, k, at, at) / k + eps);
     for (let i = 0; i < k; i++) y[at + i] = (a[i] * x[at + i]) / by;
@@ -159,16 +159,15 @@ const FEED_FORWARDS = {
 
 // --- Positions
 
-function rotary(x, position, k, settings) { // each k numbers by themselves
-  const y = new Float64Array(x.length), turns = angles(position, k, settings), halves = settings.layout === "halves";
+function rotary(x, position, k, settings) { // in place, each k numbers by themselves
+  const turns = angles(position, k, settings), halves = settings.layout === "halves";
   for (let at = 0; at < x.length; at += k) {
     for (let i = 0; i < k / 2; i++) {
-      const a = at + (halves ? i : 2 * i), b = halves ? a + k / 2 : a + 1, cos = turns[2 * i], sin = turns[2 * i + 1];
-      y[a] = x[a] * cos - x[b] * sin;
-      y[b] = x[a] * sin + x[b] * cos;
+      const a = at + (halves ? i : 2 * i), b = halves ? a + k / 2 : a + 1, cos = turns[2 * i], sin = turns[2 * i + 1], x_a = x[a];
+      x[a] = x_a * cos - x[b] * sin;
+      x[b] = x_a * sin + x[b] * cos;
     }
   }
-  return y;
 }
 const ANGLES = new WeakMap(); // for each model's settings: cosines and sines of a position, computed once
 function angles(position, k, settings) {
@@ -192,9 +191,11 @@ function stretched(omega, scaling) {
 function projected(X, p, w, settings) {
   const of = (W, b, gain) => {
     const Y = times(X, matrix(W), b && b.data), k = W.shape[1] / W.heads;
-    if (gain === null) return Y;
-    const Z = w.qk_gain ? Y.map((y) => rmsNorm(y, part(w.qk_gain, gain, k), settings.eps, k)) : Y;
-    return settings.rotary ? Z.map((z, r) => rotary(z, p + r, k, settings.rotary)) : Z;
+    if (gain !== null) Y.forEach((y, r) => {
+      if (w.qk_gain) rmsNorm(y, part(w.qk_gain, gain, k), settings.eps, k, y);
+      if (settings.rotary) rotary(y, p + r, k, settings.rotary);
+    });
+    return Y;
   };
   const Q = of(w.W_Q, w.b_Q, 0), K = of(w.W_K, w.b_K, 1), V = of(w.W_V, w.b_V, null);
   return X.map((_, r) => ({ q: Q[r], k: K[r], v: V[r] }));
@@ -202,18 +203,20 @@ function projected(X, p, w, settings) {
 
 // Row i of the multi-head layer before W_O: each head's average of the rows that it sees, and its weights. A head that is off adds nothing.
 function attention(i, rows, w, settings, { causal, off }) {
-  const { q } = rows[i], h = w.W_Q.heads, g = w.W_K.heads, k = q.length / h, width = rows[i].v.length / g, last = causal ? i : rows.length - 1;
+  const { q: queries } = rows[i], h = w.W_Q.heads, g = w.W_K.heads, k = queries.length / h, width = rows[i].v.length / g, last = causal ? i : rows.length - 1;
   const first = settings.window && causal ? Math.max(0, i - settings.window + 1) : 0, scale = settings.scale ?? 1 / Math.sqrt(k);
   const joined = new Float64Array(h * width), weights = [];
   for (let head = 0; head < h; head++) {
     const shared = Math.floor(head / (h / g)), from = head * k, key = shared * k, value = shared * width, to = head * width, a = new Float64Array(rows.length);
-    for (let j = first; j <= last; j++) a[j] = scale * dot(q, rows[j].k, k, from, key);
+    for (let j = first; j <= last; j++) a[j] = scale * dot(queries, rows[j].k, k, from, key);
     weights.push(softmax(a, first, last));
     if (off.has(head)) continue;
-    for (let j = first; j <= last; j++) {
-      const a_j = a[j], v_j = rows[j].v;
-      for (let c = 0; c < width; c++) joined[to + c] += a_j * v_j[value + c];
+    let j = first;
+    for (; j + 3 <= last; j += 4) { // four rows at a time
+      const p = a[j], q = a[j + 1], r = a[j + 2], s = a[j + 3], v_0 = rows[j].v, v_1 = rows[j + 1].v, v_2 = rows[j + 2].v, v_3 = rows[j + 3].v;
+      for (let c = 0; c < width; c++) joined[to + c] += p * v_0[value + c] + q * v_1[value + c] + r * v_2[value + c] + s * v_3[value + c];
     }
+    for (; j <= last; j++) for (let c = 0; c < width; c++) joined[to + c] += a[j] * rows[j].v[value + c];
   }
   return { joined, weights };
 }
@@ -238,7 +241,7 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
     const X = [];
     for (let r = p; r < Math.min(p + 4, n); r++) {
       const x = Float64Array.from(part(weights.E, tokens[r], d));
-      X.push(weights.P ? plus(x, part(weights.P, r, d)) : x);
+      X.push(weights.P ? plus(part(weights.P, r, d), x) : x);
       answer.streams.push([X[r - p]]);
       answer.weights.push([]);
     }
@@ -268,7 +271,6 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
   }
   return answer;
 }
-const added = (X, Y) => X.map((x, r) => plus(x, Y[r]));
 
 // Φ(N(X)): what the last layers read in rows of the residual stream, wherever they are taken from (the logit lens).
 function lens({ weights, settings }, X) {
