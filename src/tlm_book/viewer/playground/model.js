@@ -227,15 +227,15 @@ function multiHead(X, p, rows, w, settings, mask) { // of the rows X, the first 
 
 // --- The model
 
-// forward(model, tokens, {causal, off}, kept) → what is known of each row: its logits, its row of the residual stream before each block and at the end, and
-// the attention weights of each head of each block. A generator: it rests after every four rows of a block, so that a page stays alive. `off` holds
-// "block.head". `kept`, an earlier answer, is gone on from as far as the tokens agree: with the mask, later tokens have changed nothing before them.
+// forward(model, tokens, {causal, off}, kept) → what is known of each row: its row of the residual stream before each block and at the end, and the attention
+// weights of each head of each block; `logits` reads its scores there. A generator: it rests after every four rows of a block, so that a page stays alive. `off`
+// holds "block.head". `kept`, an earlier answer, is gone on from as far as the tokens agree: with the mask, later tokens have changed nothing before them.
 function* forward({ weights, settings }, tokens, { causal = true, off = new Set() } = {}, kept = null) {
   const key = `${causal} ${[...off].sort()}`, n = tokens.length, L = weights.blocks.length;
   let start = 0;
   if (causal && kept && kept.key === key) while (start < Math.min(n, kept.tokens.length) && kept.tokens[start] === tokens[start]) start++;
   const from = (old) => (start ? old.slice(0, start) : []), blank = Array.from({ length: L }, () => []);
-  const answer = { key, tokens: [...tokens], rows: (start ? kept.rows : blank).map(from), streams: from(kept?.streams), weights: from(kept?.weights), logits: from(kept?.logits) };
+  const answer = { key, tokens: [...tokens], rows: (start ? kept.rows : blank).map(from), streams: from(kept?.streams), weights: from(kept?.weights) };
   const norm = (X, w) => normed(X, w, settings), d = weights.E.shape[1], fours = [];
   for (let p = start; p < n; p += 4) {
     const X = [];
@@ -265,10 +265,6 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
       yield;
     }
   }
-  for (const { X } of fours) {
-    answer.logits.push(...lens({ weights, settings }, X));
-    yield;
-  }
   return answer;
 }
 
@@ -276,5 +272,6 @@ function* forward({ weights, settings }, tokens, { causal = true, off = new Set(
 function lens({ weights, settings }, X) {
   return times(weights.N ? normed(X, weights.N, settings) : X, matrix(weights.Y), weights.b.data);
 }
+const logits = (model, { streams }, p) => lens(model, streams[p].slice(-1))[0]; // of row p: the scores of the token that follows it
 
 const finish = (steps) => { for (;;) { const { done, value } = steps.next(); if (done) return value; } };

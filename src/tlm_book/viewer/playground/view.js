@@ -65,14 +65,14 @@ function render({ model, el }) {
       el.dataset.answered = from;
     });
   }
-  // Of the tokens that both texts begin with, those whose row of scores is no longer the same.
+  // Of the tokens that both texts begin with, those whose scores are no longer the same: the last layers read another row of the residual stream.
   function differing(before, now) {
     const found = [];
     let common = 0;
     while (common < Math.min(before.tokens.length, now.tokens.length) && before.tokens[common] === now.tokens[common]) common++;
     for (let p = 0; p < common; p++) {
-      const z = before.logits[p], y = now.logits[p]; // the same array, where it was kept
-      if (z !== y && z.some((z_j, j) => Math.abs(z_j - y[j]) > 1e-6)) found.push(p);
+      const x = before.streams[p][L], y = now.streams[p][L]; // the same array, where it was kept
+      if (x !== y && x.some((x_j, j) => Math.abs(x_j - y[j]) > 1e-6)) found.push(p);
     }
     return { found, common };
   }
@@ -101,7 +101,7 @@ function render({ model, el }) {
   function step() {
     if (!writing || !answer) return;
     writing.state = (Math.imul(1664525, writing.state) + 1013904223) >>> 0;
-    const token = quantile(drawnFrom(answer.logits[answer.logits.length - 1], model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
+    const token = quantile(drawnFrom(logits(network, answer, answer.tokens.length - 1), model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
     if (token === tokenizer.start) { rest(); return; }
     const own = begins ? [tokenizer.start] : [], rows = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token];
     tokens = [...own, ...(own.length + rows.length > longest ? rows.slice(-Math.ceil(longest / 2)) : rows)]; // a full context forgets its first half
@@ -152,7 +152,7 @@ function render({ model, el }) {
     });
   }
   function showNext() {
-    const { order, before, after } = drawnFrom(answer.logits[row], model.get("temperature"), model.get("top_k"), model.get("top_p"));
+    const scores = lens(network, answer.streams[row]), { order, before, after } = drawnFrom(scores[L], model.get("temperature"), model.get("top_k"), model.get("top_p"));
     const bar = (w, two) => {
       const fill = make("i"), track = make("div", { class: two ? "track two" : "track", "aria-hidden": "true" }, fill);
       fill.style.width = `${100 * w}%`;
@@ -160,13 +160,13 @@ function render({ model, el }) {
     };
     list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
     list.node.caption.textContent = `after “${shown(answer.tokens[row])}”, token ${row} of 0 to ${answer.tokens.length - 1}`;
-    depth.show(lens(network, answer.streams[row]).map((z, l) => {
+    depth.show(scores.map((z, l) => {
       const p = softmax(z), most = Math.max(...p);
       return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(p.indexOf(most))), data(most, fixed(most))];
     }));
   }
   function show() {
-    if (!answer || !answer.logits.length) return;
+    if (!answer) return;
     drawnAt = performance.now();
     if (writing) box.value = tokenizer.decode(tokens.filter((token, p) => p > 0 || token !== tokenizer.start));
     showTokens();
