@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from harness import about, machine
 from playwright.sync_api import sync_playwright
 from site_pages import ARGUMENTS, ROOT
 
@@ -82,12 +83,12 @@ def main():
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        found = measured(browser, model, tokenizer, text)
+        found, facts = measured(browser, model, tokenizer, text), machine(chromium=browser.version)
         browser.close()
     lines = ["| what is done | ms |", "| --- | ---: |", *(f"| {name} | {ms:.1f} |" for name, ms in found.items())]
     weights = sum(w.numel() for w in model.parameters())
     note = f"Processor time of the browser's main thread, in slices of ten milliseconds; {weights:,} weights, 64 tokens of text (100 more are written)."
-    (out / "keys.md").write_text("\n".join([*lines, "", note, ""]), encoding="utf-8")
+    (out / "keys.md").write_text("\n".join([*lines, "", note, "", about(facts), ""]), encoding="utf-8")
     print("\n".join(lines))
 
 

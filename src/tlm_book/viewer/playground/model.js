@@ -1,6 +1,6 @@
-// The model on the page: the specification in JavaScript, name by name. A capital X is a list of rows, and a row of numbers is a
-// Float64Array; a matrix of weights is {rows, cols, data}, its numbers row by row. What is computed for several heads stands side by side in one row. What has been computed of a
-// beginning is kept, so that a letter typed at the end costs a row or two.
+// The model on the page: the specification in JavaScript, name by name. A row of numbers is a Float64Array, a capital X a list of rows; a matrix of weights is
+// {rows, cols, data}, its numbers row by row in a Float32Array. What several heads have stands side by side in one row. What has been computed of a beginning is
+// kept, so that a letter typed at the end costs a row or two.
 
 // --- Numbers
 
@@ -66,8 +66,9 @@ function timesFour(X, { rows, cols, data }, Y) {
     }
   }
 }
-const added = (X, Y) => { Y.forEach((y, r) => plus(X[r], y)); return Y; };
 const plus = (x, y) => { for (let i = 0; i < y.length; i++) y[i] += x[i]; return y; }; // in the place of y
+const added = (X, Y) => { Y.forEach((y, r) => plus(X[r], y)); return Y; };
+
 function dot(x, y, k = x.length, i = 0, j = 0) { // of the k numbers from places i and j on; four sums that need not wait for each other
   let p = 0, q = 0, r = 0, s = 0, c = 0;
   for (; c + 4 <= k; c += 4) {
@@ -110,14 +111,15 @@ const normed = (X, w, { norm_kind, eps, eps_mode }) => X.map((x) => (norm_kind =
 function erfAnew(z) { // for z ≥ 0: a series near 0, a continued fraction beyond
   if (z < 2.5) {
     let term = z, sum = z;
-    for (let n = 1; term !== 0 && Math.abs(term) > 1e-17 * sum; n++) { term *= (-z * z) / n; sum += term / (2 * n + 1); }
+    for (let n = 1; Math.abs(term) > 1e-17 * sum; n++) { term *= (-z * z) / n; sum += term / (2 * n + 1); }
     return (2 * sum) / Math.sqrt(Math.PI);
   }
   let tail = 0;
   for (let n = 60; n > 0; n--) tail = n / 2 / (z + tail);
   return 1 - Math.exp(-z * z) / (z + tail) / Math.sqrt(Math.PI);
 }
-const STEPS = 64, ERF = Float64Array.from({ length: 6 * STEPS + 1 }, (_, i) => erfAnew(i / STEPS)), SLOPE = ERF.map((_, i) => (2 / Math.sqrt(Math.PI)) * Math.exp(-((i / STEPS) ** 2)));
+const STEPS = 64, ERF = Float64Array.from({ length: 6 * STEPS + 1 }, (_, i) => erfAnew(i / STEPS));
+const SLOPE = ERF.map((_, i) => (2 / Math.sqrt(Math.PI)) * Math.exp(-((i / STEPS) ** 2)));
 function erf(x) { // from the nearest of the numbers i/64, where it is known, by Taylor's polynomial of degree 4: to 1e-11
   const i = Math.round(Math.abs(x) * STEPS), z = i / STEPS, h = Math.abs(x) - z;
   if (i >= ERF.length) return Math.sign(x);
