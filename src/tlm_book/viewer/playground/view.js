@@ -112,6 +112,7 @@ function render({ model, el }) {
 
   // --- Showing
 
+  const put = (node, name, value) => { if (node.getAttribute(name) !== `${value}`) node.setAttribute(name, value); }; // what is the same moves nothing on the page
   const shade = (w) => `color-mix(in srgb, var(--one) ${Math.round(100 * Math.sqrt(w))}%, transparent)`;
   const chips = []; // one for each token that has ever stood there
   function chip(p) {
@@ -124,11 +125,11 @@ function render({ model, el }) {
     answer.tokens.forEach((token, p) => {
       const { node, name, weight } = (chips[p] ??= chip(p)), w = weights ? weights[p] ?? 0 : null, text = shown(token);
       if (name.textContent !== text) name.textContent = text;
-      node.className = found.has(p) ? "changed" : "";
-      node.setAttribute("aria-pressed", p === row);
+      put(node, "class", found.has(p) ? "changed" : "");
+      put(node, "aria-pressed", p === row);
       weight.hidden = w === null;
       if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
-      node.style.setProperty("--seen", w === null ? "transparent" : shade(w));
+      put(node, "style", `--seen: ${w === null ? "transparent" : shade(w)}`);
     });
     const n = answer.tokens.length, there = strip.childElementCount;
     if (there < n) strip.append(...chips.slice(there, n).map(({ node }) => node));
@@ -141,8 +142,8 @@ function render({ model, el }) {
     for (let at = 0; at < colours.length; at += 4) colours.set(colour, at); // the same for all heads: only what shines through is written anew
     [...grid.querySelectorAll("button")].forEach((node, at) => {
       const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
-      node.setAttribute("aria-pressed", !silent.has(name));
-      node.setAttribute("aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
+      put(node, "aria-pressed", !silent.has(name));
+      put(node, "aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
       for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
         for (let j = 0; j < n; j++, to += 4) colours[to] = j < a.length ? 255 * Math.sqrt(a[j]) : 0;
