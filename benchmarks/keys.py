@@ -3,7 +3,8 @@
     python benchmarks/keys.py [--out benchmarks]
 
 The small world's model, 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
-the page writes by itself. The browser reports the processor time of its main thread, which a busy machine does not lengthen. Writes keys.md.
+the page writes by itself. The browser reports the processor time of its main thread: waiting does not count, yet beside other work, with which it shares
+caches, a key costs up to a third more. Writes keys.md.
 """
 
 import argparse
