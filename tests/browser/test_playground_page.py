@@ -49,7 +49,7 @@ def computed(tabs):
     """computed(weights, settings, tokens, …) → logits and attention weights, from the page's own functions."""
     key, page, faults = tabs.take()
     page.goto("about:blank")
-    page.add_script_tag(content="\n".join(part.read_text(encoding="utf-8") for part in PARTS) + "\nObject.assign(window, {unpack, forward, finish, lens, Tokenizer});")
+    page.add_script_tag(content="\n".join(part.read_text(encoding="utf-8") for part in PARTS) + "\nObject.assign(window, {unpack, forward, finish, lens, logits, Tokenizer});")
 
     def compute(file, settings, tokens, causal=True, off=(), first=0):
         return page.evaluate(
@@ -57,7 +57,7 @@ def computed(tabs):
                 const model = { weights: unpack(file), settings }, how = { causal, off: new Set(off) };
                 const before = first ? finish(forward(model, tokens.slice(0, first), how)) : null, now = finish(forward(model, tokens, how, before));
                 const lists = (x) => (x.buffer ? [...x] : x.map(lists));
-                return { logits: lists(now.logits), weights: lists(now.weights), lens: now.streams.map((s) => [...lens(model, s[s.length - 1])]) };
+                return { logits: tokens.map((_, p) => [...logits(model, now, p)]), weights: lists(now.weights), lens: now.streams.map((s) => [...lens(model, s)[s.length - 1]]) };
             }""",
             [file, settings, [int(t) for t in tokens], causal, list(off), first],
         )

@@ -9,7 +9,7 @@ const mostLikely = (z) => { let best = 0; for (let i = 1; i < z.length; i++) if 
 function* answered(network, tokenizer, asked, how, longest) {
   let now = asked;
   while (now.tokens.length < Math.min(longest, asked.tokens.length + LONGEST_ANSWER)) {
-    const next = mostLikely(now.logits[now.logits.length - 1]);
+    const next = mostLikely(logits(network, now, now.tokens.length - 1));
     if (next === tokenizer.start || tokenizer.texts[next].includes("\n")) break;
     now = yield* forward(network, [...now.tokens, next], how, now);
   }

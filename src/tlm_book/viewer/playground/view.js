@@ -65,14 +65,14 @@ function render({ model, el }) {
       el.dataset.answered = from;
     });
   }
-  // Of the tokens that both texts begin with, those whose row of scores is no longer the same.
+  // Of the tokens that both texts begin with, those whose scores are no longer the same: the last layers read another row of the residual stream.
   function differing(before, now) {
     const found = [];
     let common = 0;
     while (common < Math.min(before.tokens.length, now.tokens.length) && before.tokens[common] === now.tokens[common]) common++;
     for (let p = 0; p < common; p++) {
-      const z = before.logits[p], y = now.logits[p]; // the same array, where it was kept
-      if (z !== y && z.some((z_j, j) => Math.abs(z_j - y[j]) > 1e-6)) found.push(p);
+      const x = before.streams[p][L], y = now.streams[p][L]; // the same array, where it was kept
+      if (x !== y && x.some((x_j, j) => Math.abs(x_j - y[j]) > 1e-6)) found.push(p);
     }
     return { found, common };
   }
@@ -101,7 +101,7 @@ function render({ model, el }) {
   function step() {
     if (!writing || !answer) return;
     writing.state = (Math.imul(1664525, writing.state) + 1013904223) >>> 0;
-    const token = quantile(drawnFrom(answer.logits[answer.logits.length - 1], model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
+    const token = quantile(drawnFrom(logits(network, answer, answer.tokens.length - 1), model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
     if (token === tokenizer.start) { rest(); return; }
     const own = begins ? [tokenizer.start] : [], rows = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token];
     tokens = [...own, ...(own.length + rows.length > longest ? rows.slice(-Math.ceil(longest / 2)) : rows)]; // a full context forgets its first half
@@ -112,6 +112,7 @@ function render({ model, el }) {
 
   // --- Showing
 
+  const put = (node, name, value) => { if (node.getAttribute(name) !== `${value}`) node.setAttribute(name, value); }; // what is the same moves nothing on the page
   const shade = (w) => `color-mix(in srgb, var(--one) ${Math.round(100 * Math.sqrt(w))}%, transparent)`;
   const chips = []; // one for each token that has ever stood there
   function chip(p) {
@@ -124,11 +125,11 @@ function render({ model, el }) {
     answer.tokens.forEach((token, p) => {
       const { node, name, weight } = (chips[p] ??= chip(p)), w = weights ? weights[p] ?? 0 : null, text = shown(token);
       if (name.textContent !== text) name.textContent = text;
-      node.className = found.has(p) ? "changed" : "";
-      node.setAttribute("aria-pressed", p === row);
+      put(node, "class", found.has(p) ? "changed" : "");
+      put(node, "aria-pressed", p === row);
       weight.hidden = w === null;
       if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
-      node.style.setProperty("--seen", w === null ? "transparent" : shade(w));
+      put(node, "style", `--seen: ${w === null ? "transparent" : shade(w)}`);
     });
     const n = answer.tokens.length, there = strip.childElementCount;
     if (there < n) strip.append(...chips.slice(there, n).map(({ node }) => node));
@@ -137,26 +138,22 @@ function render({ model, el }) {
   function showHeads() {
     const silent = off(), n = answer.tokens.length;
     seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${head[1]} of block ${head[0]}.` : ""}`;
-    const [red, green, blue] = parts(getComputedStyle(grid.querySelector("button")).color);
+    const picture = new ImageData(n, n), colours = picture.data, colour = parts(getComputedStyle(grid.querySelector("button")).color).slice(0, 3);
+    for (let at = 0; at < colours.length; at += 4) colours.set(colour, at); // the same for all heads: only what shines through is written anew
     [...grid.querySelectorAll("button")].forEach((node, at) => {
-      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`, picture = new ImageData(n, n), colours = picture.data;
-      node.setAttribute("aria-pressed", !silent.has(name));
-      node.setAttribute("aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
-      for (let p = 0; p < n; p++) {
+      const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
+      put(node, "aria-pressed", !silent.has(name));
+      put(node, "aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
+      for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
-        for (let j = 0, to = 4 * p * n; j < a.length; j++, to += 4) {
-          colours[to] = red;
-          colours[to + 1] = green;
-          colours[to + 2] = blue;
-          colours[to + 3] = 255 * Math.sqrt(a[j]);
-        }
+        for (let j = 0; j < n; j++, to += 4) colours[to] = j < a.length ? 255 * Math.sqrt(a[j]) : 0;
       }
-      pen.canvas.width = pen.canvas.height = n;
+      if (pen.canvas.width !== n) pen.canvas.width = pen.canvas.height = n;
       pen.putImageData(picture, 0, 0);
     });
   }
   function showNext() {
-    const { order, before, after } = drawnFrom(answer.logits[row], model.get("temperature"), model.get("top_k"), model.get("top_p"));
+    const scores = lens(network, answer.streams[row]), { order, before, after } = drawnFrom(scores[L], model.get("temperature"), model.get("top_k"), model.get("top_p"));
     const bar = (w, two) => {
       const fill = make("i"), track = make("div", { class: two ? "track two" : "track", "aria-hidden": "true" }, fill);
       fill.style.width = `${100 * w}%`;
@@ -164,13 +161,13 @@ function render({ model, el }) {
     };
     list.show(order.slice(0, SHOWN).map((token, j) => [make("bdi", {}, shown(token)), bar(before[j], false), bar(after[j], true)]));
     list.node.caption.textContent = `after “${shown(answer.tokens[row])}”, token ${row} of 0 to ${answer.tokens.length - 1}`;
-    depth.show(answer.streams[row].map((x, l) => {
-      const p = softmax(lens(network, x)), most = Math.max(...p);
+    depth.show(scores.map((z, l) => {
+      const p = softmax(z), most = Math.max(...p);
       return [l ? `block ${l - 1}` : "embedding", make("bdi", {}, shown(p.indexOf(most))), data(most, fixed(most))];
     }));
   }
   function show() {
-    if (!answer || !answer.logits.length) return;
+    if (!answer) return;
     drawnAt = performance.now();
     if (writing) box.value = tokenizer.decode(tokens.filter((token, p) => p > 0 || token !== tokenizer.start));
     showTokens();
