@@ -41,7 +41,7 @@ class KnownRows(TorchDispatchMode):
         with self:
             return self.trial.rows(x)
 
-    def is_weight(self, t: Tensor) -> bool:
+    def is_weight(self, t: Shaped[Tensor, "..."]) -> bool:
         return t.layout == torch.strided and t.untyped_storage().data_ptr() in self.held
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from tlm_book.auditing.cuts import fresh_rows
@@ -57,19 +57,19 @@ def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor,
     return max(min(rounding, 2**16 * trial.eps), 64 * trial.eps)
 
 
-def unmoved(trial: Trial, t: Tensor) -> Tensor:
+def unmoved(trial: Trial, t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "*s"]:
     """What a weight holds, to be put back: the model's own numbers where they say it, so that no third copy of a large model is kept."""
     given = trial.given.get(id(t))
     return given if given is not None and torch.equal(given.to(t.dtype), t.data) else t.data
 
 
 @contextlib.contextmanager
-def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[Tensor]:
+def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[Shaped[Tensor, "batch n *d"]]:
     """Inside, each weight and each number of the input is moved by one unit in its last place, up or down."""
     draw = torch.Generator().manual_seed(1)
     signs = 2 * torch.randint(2, (4099,), generator=draw) - 1
 
-    def moved(t: Tensor) -> Tensor:
+    def moved(t: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         factor = 1 + max(trial.eps, torch.finfo(t.dtype).eps) * signs.to(t)
         flat, other = t.flatten(), torch.empty_like(t).flatten()
         whole = len(flat) // len(signs) * len(signs)  # the same signs, over and over

@@ -174,7 +174,7 @@ EXERCISES = [
         },
     ),
     holds(
-        "a pair of 2 × 2 arrays (X, Y) that differ by at least 1 in every entry and have the same F(C(X)) and F(C(Y)), though not the same block",
+        "a pair of 2 × 2 arrays (X, Y) that differ by at least 1 in every entry and have the same F(C(X)) and F(C(Y)), though the block tells them apart",
         same_without_residuals,
         [(np.eye(2), np.eye(2)), (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[3.0, 1.0], [0.0, 4.0]])),
          (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[1.5, 3.5], [4.5, 0.5]])), (np.zeros((3, 2)), np.ones((3, 2)))],

@@ -122,8 +122,8 @@ EXERCISES = [
         },
     ),
     value(
-        'the set of those of the matrices "W_Q", "W_K", "W_V", "W_O" whose silence (zero in every cross-attention) makes the target independent of'
-        " the source",
+        'the set of those of the matrices "W_Q", "W_K", "W_V", "W_O" that make the target independent of the source when they are zero in every'
+        " cross-attention",
         mute,
         {
             "W_O comes after the values: what does it pass on when it is 0?": {"W_V"},

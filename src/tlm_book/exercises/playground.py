@@ -70,8 +70,7 @@ EXERCISES = [
         },
     ),
     value(
-        "the pair (does a head that is off change the pattern of another head of its own block, does it change the patterns of later blocks)"
-        " as two truth values, for a model with pre-norm: what you need to know before you draw conclusions from squares that change",
+        "the two answers, as a pair of truth values",
         lambda: (False, True),
         {
             "What do the heads of one block read? None of them reads what another writes.": (True, True),

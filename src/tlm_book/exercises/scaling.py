@@ -102,7 +102,7 @@ EXERCISES = [
         },
     ),
     value(
-        "the number to which the share of the numbers that are still kept with activation checkpointing tends for GPT-2, as its depth grows",
+        "the share of its numbers that GPT-2 still keeps with activation checkpointing, in the limit of many blocks",
         kept_in_depth,
         {
             "The input of each block has to be kept.": 0.0,
