@@ -214,6 +214,6 @@ def test_a_name_that_is_not_in_the_cache_is_answered_with_the_nearest():
 def test_the_logit_lens_ends_with_the_logits():
     model, x = small()
     lens = logit_lens(model, x)
-    assert lens.shape == (3, *model(x).shape) and torch.equal(lens[-1], model(x))
-    for layer, stream in enumerate(model.residual_stream(x)):
-        assert torch.equal(lens[layer], model.unembedding(model.norm(stream)))
+    assert lens.shape == (3, *model(x).shape) and (lens[-1] - model(x)).abs().max() < 1e-14
+    for layer, stream in enumerate(model.residual_stream(x)):  # the same products in another shape, which may be rounded otherwise
+        assert (lens[layer] - model.unembedding(model.norm(stream))).abs().max() < 1e-14
