@@ -95,7 +95,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `weight(r)`: the weight, as β grows without end, that a row of round r ≥ 2 (not its last) gives to the place"
+        "a function `weight(r)`: the weight, as β grows without end, that a row of round r ≥ 2 gives to the place"
         " after the *first* copy of its token",
         [(2,), (3,), (4,), (7,)],
         weight,
