@@ -4,7 +4,7 @@
 
 The small world's model, 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
 the page writes by itself. The browser reports the processor time of its main thread: waiting does not count, yet beside other work, with which it shares
-caches, a key costs up to a third more. Writes keys.md.
+caches, a key costs more. Writes keys.md.
 """
 
 import argparse
