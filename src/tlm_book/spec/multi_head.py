@@ -92,9 +92,9 @@ def multi_head(
 
 @shaped
 def multi_head_attention(
-    Q: Float[np.ndarray, "m d"],
-    K: Float[np.ndarray, "n d"],
-    V: Float[np.ndarray, "n d"],
+    Q: Float[np.ndarray, "n d"],
+    K: Float[np.ndarray, "m d"],
+    V: Float[np.ndarray, "m d"],
     W_Q: Float[np.ndarray, "h d k"],
     W_K: Float[np.ndarray, "h d k"],
     W_V: Float[np.ndarray, "h d v"],
@@ -105,7 +105,7 @@ def multi_head_attention(
     b_O: Float[np.ndarray, "o"] | None = None,
     causal: bool = False,
     scale: float | None = None,
-) -> Float[np.ndarray, "m o"]:
+) -> Float[np.ndarray, "n o"]:
     """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V
     W_V[i]. (A-def-4.2, M-multihead)
 

@@ -62,9 +62,9 @@ def transformer_lm(
     window: int | None = None,
     rotary: dict[str, Any] | None = None,
 ) -> Float[np.ndarray, "n V"]:
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
+    """T_LM = Φ ∘ N ∘ DB_{L−1} ∘ … ∘ DB_0 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
-    `blocks` holds the weights of DB_1, …, DB_L, each as `decoder_block` wants them;
+    `blocks` holds the weights of DB_0, …, DB_{L−1}, each as `decoder_block` wants them;
     `N` holds {"a", "b"}, or {"a"} where `norm_kind` is "rms". P None leaves PE out, N
     None leaves N out: not in Wojcik's model, but in those of other sources. The last
     five choices are those since 2020, as in `decoder_block`. IndexError for a token

@@ -34,7 +34,7 @@ _OF_BLOCKS += " n_kv_heads norm_kind gated ff_bias n_experts n_experts_used wind
 
 
 class TransformerLM(nn.Module):
-    """T_LM = Φ ∘ N ∘ DB_L ∘ … ∘ DB_1 ∘ PE ∘ Em: tokens (*batch, n) to scores
+    """T_LM = Φ ∘ N ∘ DB_{L−1} ∘ … ∘ DB_0 ∘ PE ∘ Em: tokens (*batch, n) to scores
     (*batch, n, vocab_size). (W-tlm-def)
 
     TypeError for tokens that are no integer tensor, IndexError for a token outside
