@@ -16,7 +16,7 @@ __all__ = [
 
 
 def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n m"]:
-    """◺A on the last two axes: −∞ above the diagonal. (W-mask-op-def)
+    """◺S on the last two axes: −∞ above the diagonal. (W-mask-op-def)
 
     ValueError for fewer than two axes, TypeError for whole numbers.
     """
@@ -31,5 +31,5 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
 def masked_softmax(
     scores: Float[Tensor, "*batch n m"],
 ) -> Float[Tensor, "*batch n m"]:
-    """softmax(◺A) on the last two axes. (W-masked-softmax-claim)"""
+    """softmax(◺S) on the last two axes. (W-masked-softmax-claim)"""
     return causal_mask(scores).softmax(-1)

@@ -41,10 +41,10 @@ def heads(
     rotate: Callable[[Float[np.ndarray, "n k"]], Float[np.ndarray, "n k"]]
     | None = None,
 ) -> list[Float[np.ndarray, "n v"]]:
-    """H_i(X) = softmax(◺(Q_i K_jᵀ/√d_head)) V_j with Q_i = XW_Q[i], K_j = XW_K[j],
+    """H_i(X) = softmax(◺(Q_i K_jᵀ/√d_k)) V_j with Q_i = XW_Q[i], K_j = XW_K[j],
     V_j = XW_V[j], plus biases where given, and j = i // (h/g), which is i for g = h.
 
-    The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_head; without `causal`
+    The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_k; without `causal`
     there is no ◺; with a `window`, row i sees rows i − window + 1, …, i. Queries and
     keys are normalized with the gains `qk_gain`, then rotated by `rotate`, where
     these are given. (W-head-def, T-grouped-query, T-sliding-window, T-qk-norm)
