@@ -84,11 +84,11 @@ def test_up_level_down():
 
 
 def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys):
-    whole = learn_world(tmp_path / "whole", TINY, LESSONS_TINY, SMALL)
+    whole = learn_world(tmp_path / "new" / "folders" / "whole", TINY, LESSONS_TINY, SMALL)
     said = capsys.readouterr().out.splitlines()
     log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert len(said) == len(log) and [entry["lesson"] for entry in log] == [0, 0, 1] + [2] * (len(log) - 3)
-    assert log[-1]["tokens"] >= 800 and not (tmp_path / "whole.state").exists()
+    assert log[-1]["tokens"] >= 800 and not whole.with_name("whole.state").exists()
 
     true_step, done = learning.train_step, []
 

@@ -225,6 +225,7 @@ def learn_world(
     course, kept = _Course(s, lessons, config, device, compile), out.with_name(out.name + ".state")
     if kept.exists():
         course.take_up(kept)
+    out.parent.mkdir(parents=True, exist_ok=True)  # before the first step, not after two hundred
     with stop_signal(DistContext()) as stopped:
         while course.tokens < s.tokens:
             loss = course.advance()
