@@ -588,7 +588,7 @@ CASES = [
     Case("layer_norm_backward a", lambda: s_gradients.layer_norm_backward(X(2, 3), X(2, 3), np.ones(1)), ValueError, ("a: got shape (1,)", "(3)")),
     Case("activation_derivative", lambda: s_gradients.activation_derivative(X(2, 3), "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
     Case("attention_backward dO and V", lambda: s_gradients.attention_backward(X(2, 3), X(2, 4), X(2, 4), X(2, 5)), ValueError, ("V: got shape (2, 5)", "(2, 3)")),
-    Case("multi_head_attention Q", lambda: s_multi_head.multi_head_attention(X(2, 3), X(2, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("K: got shape (2, 4)", "(n, 3)")),
+    Case("multi_head_attention Q", lambda: s_multi_head.multi_head_attention(X(2, 3), X(2, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("K: got shape (2, 4)", "(m, 3)")),
     Case("multi_head_attention V", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(2, 4), *np.ones((3, 1, 4, 2)), X(2, 4)), ValueError, ("V: got shape (2, 4)", "(3, 4)")),
     Case("multi_head_attention W_O", lambda: s_multi_head.multi_head_attention(X(2, 4), X(3, 4), X(3, 4), *np.ones((3, 1, 4, 2)), X(3, 4)), ValueError, ("W_O: got shape (3, 4)", "(2, o)")),
     Case("EncoderDecoder source empty", lambda: translator()(tokens()[None], tokens(1)[None]), ValueError, ("source: got 0 rows", "max_len = 8")),
