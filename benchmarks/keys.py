@@ -1,14 +1,15 @@
-"""What a key press costs on a page that holds a model, in processor time of the browser.
+"""What a key press costs on a page that holds a model: processor time of the page's own thread, and the time until the answer is drawn.
 
     python benchmarks/keys.py [--out benchmarks]
 
 The small world's model, 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
-the page writes by itself. The browser reports the processor time of its main thread: waiting does not count, yet beside other work, with which it shares
-caches, a key costs more. Writes keys.md.
+the page writes by itself. All this twice: as readers have it, and on a page that may have no worker. The browser reports the processor time of its main
+thread: waiting does not count, yet beside other work, with which it shares caches, a key costs more. Writes keys.md.
 """
 
 import argparse
 import shutil
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -19,34 +20,37 @@ from site_pages import ARGUMENTS, ROOT
 from tlm_book import small_world
 from tlm_book.viewer import playground
 
-READY = """async (text) => {
-  const el = document.querySelector("[data-tlm-playground]"), box = el.firstChild.shadowRoot.querySelector("textarea");
-  if (text !== null) {
-    box.value = text;
-    box.dispatchEvent(new Event("input"));
-  }
-  while (!el.dataset.ready) await new Promise((done) => setTimeout(done, 0));
+TYPE = """async (text) => {
+  const el = document.querySelector("[data-tlm-playground]"), box = el.firstChild.shadowRoot.querySelector("textarea"), from = performance.now();
+  box.value = text;
+  box.dispatchEvent(new Event("input"));
+  if (!el.dataset.ready) await new Promise((done) => { // without asking again and again, which would count
+    new MutationObserver((_, seen) => { if (el.dataset.ready) { seen.disconnect(); done(); } }).observe(el, { attributeFilter: ["data-ready"] });
+  });
   await new Promise(requestAnimationFrame);
   await new Promise((done) => setTimeout(done, 0));
-  return +el.dataset.ready;
+  return performance.now() - from;
 }"""
 MASK = "document.querySelector('[data-tlm-playground]').firstChild.shadowRoot.querySelector('.mask input').click()"
 WRITE = """async () => {
   const el = document.querySelector("[data-tlm-playground]"), button = [...el.firstChild.shadowRoot.querySelectorAll("button")].find((one) => one.textContent === "write on");
   button.click();
-  const written = () => el.dataset.written?.split(" ").length ?? 0;
+  const written = () => el.dataset.written?.split(" ").length ?? 0, from = performance.now();
   while (written() < 100) await new Promise((done) => setTimeout(done, 20));
   button.click();
-  return written();
+  return [written(), performance.now() - from];
 }"""
 
 
-def measured(browser, model, tokenizer, text):
-    """{what was done: milliseconds of the main thread for one}."""
+def measured(browser, model, tokenizer, text, worker):
+    """{what was done: milliseconds of the main thread for one, and of the clock}."""
     with tempfile.TemporaryDirectory() as folder:
         page = browser.new_page(viewport={"width": 1000, "height": 900})
+        if not worker:
+            page.add_init_script("delete globalThis.Worker")
         page.goto(playground(model, tokenizer, text).save(Path(folder, "page.html")).as_uri())
         page.wait_for_selector("[data-ready]", state="attached")
+        assert bool(page.workers) == worker
         session = page.context.new_cdp_session(page)
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -54,12 +58,11 @@ def measured(browser, model, tokenizer, text):
             return 1000 * {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}["TaskDuration"]
 
         def cost(texts):
-            page.evaluate(READY, texts[0])
-            page.evaluate(READY, texts[1])
+            for one in texts[:2]:
+                page.evaluate(TYPE, one)
             before = spent()
-            for one in texts[2:]:
-                page.evaluate(READY, one)
-            return (spent() - before) / len(texts[2:])
+            waited = [page.evaluate(TYPE, one) for one in texts[2:]]
+            return (spent() - before) / len(waited), statistics.median(waited)
 
         more = " the key was on the table"
         found = {"a letter at the end": cost([text + more[:k] for k in range(len(more))])}
@@ -67,10 +70,10 @@ def measured(browser, model, tokenizer, text):
         page.evaluate(MASK)
         found["a letter at the end, without the mask"] = cost([text + more[:k] for k in range(12)])
         page.evaluate(MASK)
-        page.evaluate(READY, text)
+        page.evaluate(TYPE, text)
         before = spent()
-        count = page.evaluate(WRITE)
-        found["a token that is written"] = (spent() - before) / count
+        count, ms = page.evaluate(WRITE)
+        found["a token that is written"] = (spent() - before) / count, ms / count
         page.close()
     return found
 
@@ -84,11 +87,14 @@ def main():
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        found, facts = measured(browser, model, tokenizer, text), machine(chromium=browser.version)
+        found = [measured(browser, model, tokenizer, text, worker) for worker in (True, False)]
+        facts = machine(chromium=browser.version)
         browser.close()
-    lines = ["| what is done | ms |", "| --- | ---: |", *(f"| {name} | {ms:.1f} |" for name, ms in found.items())]
+    cells = [(name, *(ms for pair in pairs for ms in pair)) for name, *pairs in ((name, *(way[name] for way in found)) for name in found[0])]
+    lines = ["| what is done | the page's thread, ms | until drawn, ms | no worker: its thread, ms | until drawn, ms |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {name} | " + " | ".join(f"{one:.1f}" for one in ms) + " |" for name, *ms in cells]
     weights = sum(w.numel() for w in model.parameters())
-    note = f"Processor time of the browser's main thread, in slices of ten milliseconds; {weights:,} weights, 64 tokens of text (100 more are written)."
+    note = f"Processor time of the browser's main thread (the mean), and the time by the clock from the key to the next picture (the median); {weights:,} weights, 64 tokens of text (100 more are written)."
     (out / "keys.md").write_text("\n".join([*lines, "", note, "", about(facts), ""]), encoding="utf-8")
     print("\n".join(lines))
 

@@ -249,3 +249,73 @@ def test_a_saved_page_has_the_colours_of_the_readers_system(tabs, small, tmp_pat
     ground = page.evaluate("getComputedStyle(document.documentElement).colorScheme")
     assert ground == "light dark" and not faults
     tabs.give_back(key, page, faults)
+
+
+# ---- where it is computed -----------------------------------------------------------------------------------------------
+
+
+def state_of(page) -> list:
+    """What stands on the page: the shares, the squares of all heads, and what each block's rows say."""
+    squares = "[...document.querySelector('[data-tlm-playground] div').shadowRoot.querySelectorAll('canvas')].map((one) => one.toDataURL())"
+    return [shares(page), page.evaluate(squares), page.locator("table").nth(1).inner_text(), page.locator(".strip").inner_text()]
+
+
+def reads(page, small, text: str):
+    page.get_by_label("text", exact=True).fill(text)
+    return state_of(ready(page, len(small[1].encode(text))))
+
+
+WAYS = [("the cat sat on the mat", True), ("a cat sat on the mat", False), ("a cat sat on the rug", False), ("the", True)]
+
+
+REFUSALS = ['<meta http-equiv="Content-Security-Policy" content="worker-src \'none\'">', "<script>delete globalThis.Worker</script>"]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["forbidden", "no such thing"])
+def test_a_worker_computes_what_the_page_would(show, tabs, small, tmp_path, refusal):
+    """In a worker where there may be one, else on the page: the same numbers, with the mask and without."""
+    _, page, faults = tabs.take()
+    text = "the cat sat on the"
+    (tmp_path / "refused.html").write_text(refusal + playground(*small, text).to_html(), encoding="utf-8")
+    page.goto((tmp_path / "refused.html").as_uri())
+    ready(page, len(small[1].encode(text)))
+    away = opened(show, small, text)
+    assert len(away.workers) == 1 and not page.workers
+    for text, causal in WAYS:
+        for one in (page, away):
+            one.get_by_label("causal mask").set_checked(causal)
+        assert reads(page, small, text) == reads(away, small, text)
+    assert all("worker-src" in fault for fault in faults)
+    page.context.close()
+
+
+def test_who_types_faster_than_it_computes_sees_the_last_text(show, small):
+    """Texts that come while another is computed take its place; what was computed of them in part does no harm."""
+    page = opened(show, small)
+    box = "document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('textarea')"
+    busy = "for (const until = performance.now() + rest; performance.now() < until;);"  # the page hears of a text that is done only after the next has come
+    pause = f"if (rest > 5) {busy} else await new Promise((done) => setTimeout(done, rest));"
+    type_all = f"async ([texts, rest]) => {{ for (const text of texts) {{ {box}.value = text; {box}.dispatchEvent(new Event('input')); {pause} }} }}"
+    first = "([want]) => Math.abs(+document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('tbody data').value - want) < 1e-9"
+    rng, weights = random.Random(1), rounded(small[0].spec_weights())
+    for _ in range(20):
+        texts = [" ".join(rng.choices(["the", "cat", "sat", "on", "mat", "and", "dog"], k=rng.randrange(1, 9))) for _ in range(rng.randrange(2, 6))]
+        page.evaluate(type_all, [texts, rng.choice([0, 1, 5, 20])])
+        tokens = small[1].encode(texts[-1])
+        z = transformer_lm(np.array(tokens), **weights, **small[0].spec_settings())[-1]
+        p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        page.wait_for_function(first, arg=[p.max()])
+        stands = state_of(page)
+        assert page.locator(".strip button").count() == len(tokens) and list(stands[0].values()) == pytest.approx(sorted(p, reverse=True)[:8], abs=1e-9)
+        reads(page, small, "?")  # nothing of it is kept
+        assert reads(page, small, texts[-1]) == stands
+
+
+def test_a_picture_that_goes_takes_its_worker_along(show, small):
+    view = playground(*small, "the cat")
+    page = show(f"<script type=module>{view._esm.replace('export default viewer;', 'globalThis.viewer = viewer;')}</script><div id=here></div>")
+    page.wait_for_function("globalThis.viewer")
+    page.evaluate("(state) => { const el = document.getElementById('here'), model = { get: (key) => state[key], on: () => {} }; globalThis.goes = viewer.render({ el, model }); }", view._state())
+    page.wait_for_selector("#here[data-ready]", state="attached")
+    with page.workers[0].expect_event("close"):
+        page.evaluate("goes()")

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,24 +76,26 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
 
 def module(picture: str, *parts: str) -> str:
     """The ES module of a picture: what all share, then the parts in its folder, the last of which is view.js. A line
-    `const OWN = "view.css";` gives the text of that file its name. Lines of comment and indents stay out of the page.
+    `const OWN = "view.css";` gives the text of that file its name; a line `"model.js";` is replaced by that file. Lines of comment and indents stay out of the page.
     """
     return script("base", *(f"{picture}/{part}" for part in (*parts, "view")))
 
 
 def script(*files: str) -> str:
     """The text of these files of the viewer, one after the other, as `module` puts it into a page."""
-    lines = []
-    for file in (Path(__file__).parent / f"{name}.js" for name in files):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            style = re.fullmatch(r'const (\w+) = "(\w+\.css)";', line)
-            if style:
-                rules = file.with_name(style[2]).read_text(encoding="utf-8").splitlines()
-                lines += [f"const {style[1]} = `", *rules, "`;"]
-            else:
-                lines.append(line)
-    lines = [line.strip() for line in lines]
+    lines = [line.strip() for name in files for line in _lines(Path(__file__).parent / f"{name}.js")]
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """The lines of a file, with those of the files that it names."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if style := re.fullmatch(r'const (\w+) = "(\w+\.css)";', line):
+            yield from [f"const {style[1]} = `", *_lines(file.with_name(style[2])), "`;"]
+        elif part := re.fullmatch(r'  "(\w+\.js)";', line):
+            yield from _lines(file.with_name(part[1]))
+        else:
+            yield line
 
 
 class Picture(anywidget.AnyWidget):

@@ -17,7 +17,7 @@ def shared_file(file: str, model: Any, tokenizer: Any) -> str:
     TypeError and ValueError as in `playground`.
     """
     data = json.dumps(data_of(model, tokenizer), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    common = script("base", *(f"playground/{part}" for part in ("tokens", "model", "slices", "asking")))
+    common = script("base", *(f"playground/{part}" for part in ("tokens", "computer", "asking")))
     draw = "".join(_drawing(picture, common) for picture in (Playground, Questions))
     return f'(() => {{\nconst theModel = {data};\n{common}(globalThis.tlmPictures ??= {{}})["{file}"] = {{{draw}}};\n}})();\n'
 

@@ -1,20 +1,9 @@
 // Questions of a story: what the model answers, which head found it, and the stories that stand ready.
 
-const LONGEST_ANSWER = 16; // tokens
 const PLAIN = new Set(["the", "and", "had", "in", "on", "at", "by", "it"]); // words of an answer that say nothing of their own
 
-const mostLikely = (z) => { let best = 0; for (let i = 1; i < z.length; i++) if (z[i] > z[best]) best = i; return best; };
-
-// Goes on from a text that ends in a question, with the likeliest token each time, to the end of the line. Returns all that is then known.
-function* answered(network, tokenizer, asked, how, longest) {
-  let now = asked;
-  while (now.tokens.length < Math.min(longest, asked.tokens.length + LONGEST_ANSWER)) {
-    const next = mostLikely(logits(network, now, now.tokens.length - 1));
-    if (next === tokenizer.start || tokenizer.texts[next].includes("\n")) break;
-    now = yield* forward(network, [...now.tokens, next], how, now);
-  }
-  return now;
-}
+// An answer ends with its line, and the text with as many tokens as the page computes.
+const answerEnds = ({ texts, start }, longest) => ({ most: longest, ends: [start, ...[...texts.keys()].filter((token) => texts[token].includes("\n"))] });
 
 // The longest word of the answer that stands in the text, too (no plain one), and the head that gave it the largest weight in the row that wrote it; null without such a word.
 function finder({ tokens, weights }, from, texts) {

@@ -1,5 +1,5 @@
 // A model that answers while one types. The model of the picture holds `text`, `temperature`, `top_k`, `top_p`, `causal` and `off` (heads that are switched off,
-// as "block.head"). What is computed rests every few milliseconds, so that typing goes on; later letters cost a row or two (model.js).
+// as "block.head"). What is computed is computed elsewhere (computer.js), so that typing goes on; later letters cost a row or two (model.js).
 
 const OWN = "view.css";
 const SHOWN = 8, FRAME = 60, EVERY = 4; // tokens in the list; of what is being written, the least milliseconds and the least tokens from picture to picture
@@ -18,9 +18,9 @@ function quantile({ order, after }, u) { // the smallest token whose sum, in the
 
 function render({ model, el }) {
   const { settings, file, vocabulary, title, blocks: L, heads: h, longest, begins, stories } = model.get("data");
-  const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary);
-  const off = () => new Set(model.get("off"));
-  let tokens = [], answer = null, row = 0, followed = true, stop = () => {}, writing = null, changed = null, head = null, drawnAt = 0;
+  const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary), machine = computer(network), until = answerEnds(tokenizer, longest);
+  const off = () => new Set(model.get("off")), how = () => ({ causal: model.get("causal"), off: off() });
+  let tokens = [], answer = null, row = 0, followed = true, writing = null, changed = null, head = null, drawnAt = 0;
 
   const box = make("textarea", { rows: stories.length ? 5 : 3, spellcheck: "false", "aria-label": "text" });
   const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
@@ -42,11 +42,10 @@ function render({ model, el }) {
 
   const shown = (token) => vocabulary.shown[token];
   function run(then = () => {}) {
-    stop();
-    const before = answer, causal = model.get("causal");
+    const before = answer;
     delete el.dataset.ready;
     delete el.dataset.answered;
-    stop = inSlices(forward(network, tokens, { causal, off: off() }, answer), (now) => {
+    machine.read(tokens, how(), (now) => {
       changed = before && before.key === now.key ? differing(before, now) : null;
       answer = now;
       row = followed ? tokens.length - 1 : Math.min(row, tokens.length - 1);
@@ -59,8 +58,8 @@ function render({ model, el }) {
   function ask() { // what the model answers to a question that stands at the end
     if (!stories.length) return;
     if (writing || !/\?$/.test(model.get("text"))) { reply.clear(); return; }
-    const from = tokens.length, how = { causal: model.get("causal"), off: off() };
-    stop = inSlices(answered(network, tokenizer, answer, how, longest), (now) => {
+    const from = tokens.length;
+    machine.answer(tokens, how(), until, (now) => {
       reply.show(tokenizer.decode(now.tokens.slice(from)).trim(), rightAnswer(stories, ...story()), finder(now, from, vocabulary.texts));
       el.dataset.answered = from;
     });
@@ -196,7 +195,7 @@ function render({ model, el }) {
   mask.checked = model.get("causal");
   const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, ...controls, list.node, depth.node] });
   read();
-  return () => { rest(); stop(); remove(); };
+  return () => { rest(); machine.close(); remove(); };
 }
 
 const viewer = { render };

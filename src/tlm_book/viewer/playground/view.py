@@ -21,7 +21,7 @@ class Playground(OfModel):
     switched off, as "block.head".
     """
 
-    _esm = module("playground", "tokens", "model", "slices", "asking", "../sampling/choice")
+    _esm = module("playground", "tokens", "computer", "asking", "../sampling/choice")
     _word = "playground"
     text = traitlets.Unicode("").tag(sync=True, picture=True)
     temperature = traitlets.Float(0.8).tag(sync=True, picture=True)

@@ -5,8 +5,7 @@ const OWN = "view.css";
 
 function render({ model, el }) {
   const { settings, file, vocabulary, title, longest, stories } = model.get("data");
-  const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary);
-  let answer = null, stop = () => {};
+  const tokenizer = new Tokenizer(vocabulary), machine = computer({ settings, weights: unpack(file) }), until = answerEnds(tokenizer, longest);
   const set = (name, value) => { model.set(name, value); model.save_changes(); };
 
   const told = make("p", { class: "told" }), box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "story", hidden: "" });
@@ -34,17 +33,11 @@ function render({ model, el }) {
     }));
   }
   function run() {
-    stop();
     delete el.dataset.ready;
-    const story = model.get("story"), asked = model.get("question"), how = { off: new Set(model.get("off")) };
+    const story = model.get("story"), asked = model.get("question"), how = { causal: true, off: new Set(model.get("off")) };
     const before = tokenizer.encode(`${story}\n`), tokens = [tokenizer.start, ...[...before, ...tokenizer.encode(asked)].slice(1 - longest)];
     const ofStory = Math.min(tokens.length, Math.max(1, tokens.length - tokenizer.encode(asked).length));
-    function* steps() {
-      const read = yield* forward(network, tokens, how, answer);
-      return [read, yield* answered(network, tokenizer, read, how, longest)];
-    }
-    stop = inSlices(steps(), ([read, now]) => {
-      answer = read;
+    machine.answer(tokens, how, until, (now) => {
       const found = finder(now, tokens.length, tokenizer.texts);
       tell(now.tokens, ofStory, found && now.weights[found.row][found.block][found.head]);
       reply.show(tokenizer.decode(now.tokens.slice(tokens.length)).trim(), rightAnswer(stories, story, asked), found);
@@ -64,7 +57,7 @@ function render({ model, el }) {
   const asking = make("label", { class: "asking" }, "Ask: ", question), below = make("div", { class: "bar" }, bar.other, edit);
   const remove = frame({ el, label: "a story, a question, and the model's answer", title, style: OWN, children: [told, box, asking, bar.node, reply.node, reply.heads, below] });
   follow();
-  return () => { stop(); remove(); };
+  return () => { machine.close(); remove(); };
 }
 
 const viewer = { render };

@@ -15,7 +15,7 @@ __all__ = ["Questions", "questions"]
 class Questions(OfModel):
     """The picture that `questions` returns. The reader's choices: `story`, `question`, and `off`, the heads that are switched off, as "block.head"."""
 
-    _esm = module("questions", "../playground/tokens", "../playground/model", "../playground/slices", "../playground/asking")
+    _esm = module("questions", "../playground/tokens", "../playground/computer", "../playground/asking")
     _word = "questions"
     story = traitlets.Unicode("").tag(sync=True, picture=True)
     question = traitlets.Unicode("").tag(sync=True, picture=True)
