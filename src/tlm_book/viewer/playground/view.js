@@ -174,7 +174,7 @@ function render({ model, el }) {
     showNext();
     const count = changed && changed.common, silent = off().size;
     words.replaceChildren(make("p", {}, ...(changed === null ? ["Type: each letter is computed at once."]
-      : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} tokens before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
+      : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} ${count === 1 ? "token" : "tokens"} before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
     silent ? ` ${silent} of ${L * h} heads ${silent === 1 ? "is" : "are"} off.` : ""));
   }
 
