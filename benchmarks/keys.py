@@ -90,11 +90,10 @@ def main():
         found = [measured(browser, model, tokenizer, text, worker) for worker in (True, False)]
         facts = machine(chromium=browser.version)
         browser.close()
-    cells = [(name, *(ms for pair in pairs for ms in pair)) for name, *pairs in ((name, *(way[name] for way in found)) for name in found[0])]
     lines = ["| what is done | the page's thread, ms | until drawn, ms | no worker: its thread, ms | until drawn, ms |", "| --- | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {name} | " + " | ".join(f"{one:.1f}" for one in ms) + " |" for name, *ms in cells]
+    lines += [f"| {name} | " + " | ".join(f"{ms:.1f}" for way in found for ms in way[name]) + " |" for name in found[0]]
     weights = sum(w.numel() for w in model.parameters())
-    note = f"Processor time of the browser's main thread (the mean), and the time by the clock from the key to the next picture (the median); {weights:,} weights, 64 tokens of text (100 more are written)."
+    note = f"Processor time of the browser's main thread (the mean), and the time by the clock from the key to the next picture (the median; for what is written, the mean); {weights:,} weights, 64 tokens of text (100 more are written)."
     (out / "keys.md").write_text("\n".join([*lines, "", note, "", about(facts), ""]), encoding="utf-8")
     print("\n".join(lines))
 

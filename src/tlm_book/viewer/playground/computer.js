@@ -5,7 +5,7 @@ function computing() {
   "model.js";
   "slices.js";
   "serving.js";
-  return { unpack, forward, lens, logits, softmax, serve };
+  return { unpack, lens, logits, softmax, serve };
 }
 const { unpack, lens, logits, softmax, serve } = computing();
 
