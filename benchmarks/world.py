@@ -16,7 +16,6 @@ import numpy as np
 
 from tlm_book import small_world
 from tlm_book.small_world.judging import (
-    Writing,
     judged,
     marked,
     ngram_answers,
@@ -29,7 +28,7 @@ from tlm_book.training.ngrams import KneserNey
 from tlm_book.transformer_lm import TransformerLM
 
 LEVELS = (0, 1, 2, 3)
-TEMPERATURES = (1.0, 0.5)
+TEMPERATURES = (1.0, 0.5, 0.2)
 ORDERS = (3, 4, 5)
 COUNTED = 8_000_000
 LENGTHS = (60, 100, 150, 200, 320)  # of a story with its questions, in tokens
@@ -40,11 +39,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def row(who: str, writing: Writing, answers: Sequence[bool]) -> dict[str, object]:
+def row(who: str, texts: Sequence[str], answers: Sequence[bool]) -> dict[str, object]:
+    writing, told = judged(texts), [small_world.proofread(text.partition("\n")[0]) for text in texts]
+    sound = np.array([story.consistent and story.sentences > 2 for story in told])
+    answered = np.array([small_world.proofread(text).consistent for text in texts])
     found: dict[str, object] = {
         "who": who,
         "sentences of the language": percent(writing.grammatical),
-        "stories without a fault": percent(writing.consistent),
+        "stories without a fault": percent(float(sound.mean())),
+        "nor in their answers": percent(float((sound & answered).mean())),
         "own questions right": percent(writing.right) if writing.asked else "none asked",
         "questions of new stories right": percent(float(np.mean(answers))),
     }
@@ -84,7 +87,7 @@ def by_length(tokenizer: Tokenizer, texts: Sequence[str], found: Sequence[Sequen
 def page(entries: harness.Entries) -> str:
     said = lambda report: (
         f"{harness.table(report['rows'])}\n\nThe model's answers by the level of the story:\n\n{harness.table(report['levels'])}\n\nBy the length of story and questions:\n\n{harness.table(report['lengths'])}\n\n"
-        f"{report['rounds']} stories written by the model at each temperature and {report['rounds'] // 2} by each table; the model answered {report['asked']} questions, "
+        f"{report['rounds']} stories written by the model at each temperature and {report['rounds'] // 2} by each table, where one or two sentences are no story; the model answered {report['asked']} questions, "
         f"the tables those of the first {report['rounds'] // 2} stories; levels {LEVELS[0]} to {LEVELS[-1]}; "
         f"the tables have counted {report['counted'] / 1e6:.1f} million tokens; {harness.about(report['machine'])}."
     )
@@ -99,13 +102,13 @@ def main() -> None:
     texts = small_world.stories(options.rounds, NEW, LEVELS)
     found = [rightly_answered(model, tokenizer, [text]) for text in texts]
     answers = [hit for hits in found for hit in hits]
-    rows = [row(f"the model, temperature {t:g}", judged(written_stories(model, tokenizer, options.rounds, t)), answers) for t in TEMPERATURES]
+    rows = [row(f"the model, temperature {t:g}", written_stories(model, tokenizer, options.rounds, t), answers) for t in TEMPERATURES]
     counted = counted_tokens(tokenizer, COUNTED)
     for order in ORDERS:
         table, before = KneserNey(counted, order, len(tokenizer)), counted[1 - order :]
         few = options.rounds // 2
         written = ngram_stories(table, tokenizer, few, before, model.config.max_len - 1)
-        rows.append(row(f"n-grams of order {order}", judged(written), ngram_answers(table, tokenizer, texts[:few], before)))
+        rows.append(row(f"n-grams of order {order}", written, ngram_answers(table, tokenizer, texts[:few], before)))
     report = {
         "machine": harness.torch_machine(), "rounds": options.rounds, "asked": len(answers), "counted": len(counted),
         "rows": rows, "levels": by_level(model, tokenizer, options.rounds // 2), "lengths": by_length(tokenizer, texts, found),

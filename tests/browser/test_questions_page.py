@@ -15,14 +15,14 @@ from tlm_book.viewer import playground, questions
 from tlm_book.viewer.playground.pack import rounded
 from tlm_book.viewer.shared import shared_file
 
-STORIES = small_world.stories(3, seed=5, levels=(0, 1))
+STORIES = small_world.stories(3, seed=9, levels=(0, 1))
 
 
 @pytest.fixture(scope="module")
 def small():
     tokenizer = Tokenizer.train(["".join(small_world.stories(40, seed=1, levels=(0, 1)))], 420)
     torch.manual_seed(0)
-    model = TransformerLM(Config.llama(len(tokenizer), d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=220)).eval()
+    model = TransformerLM(Config.llama(len(tokenizer), d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=320)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.normal_(std=0.4)

@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 
 from tlm_book import small_world
+from tlm_book.small_world import events as w
 from tlm_book.small_world import language, questions, words
-from tlm_book.small_world import world as w
 
 LEVELS = range(len(small_world.LEVELS))
 
@@ -54,14 +54,15 @@ def test_what_is_told_is_what_is_read(pattern):
     slots = {name for name, _ in pattern.slots}
     for _ in range(8):
         who, other = rng.sample(list(words.PEOPLE), 2)
+        places = rng.sample(list(words.PLACES), 3)
         what, thing = rng.sample(words.THINGS, 2)
         values = {
             "who": who, "other": other, "what": what, "container": rng.choice(words.CONTAINERS), "place": rng.choice(list(words.PLACES)),
-            "where": rng.choice([*words.PLACES, *words.CONTAINERS, *([other] if pattern.kind is w.Tells else [])]), "how": rng.choice(words.WAYS),
+            "where": rng.choice([*words.PLACES, *words.CONTAINERS, *([other] if pattern.kind in (w.Tells, w.IsIn) else [])]), "how": rng.choice(words.WAYS),
             "trade": rng.choice(words.TRADES), "mood": rng.choice(words.MOODS), "weather": rng.choice(list(words.WEATHER)),
-            "time": rng.choice(words.TIMES), "found": rng.choice([(), (what,), (what, thing)]),
+            "time": rng.choice(words.TIMES), "found": rng.choice([(), (what,), (what, thing)]), "people": (who, other), "places": tuple(places),
         }  # fmt: skip
-        event = pattern.kind(**{f.name: values[f.name] for f in fields(pattern.kind) if f.name in slots})
+        event = pattern.kind(**{f.name: values[f.name] for f in fields(pattern.kind) if f.name in slots}, **({"too": True} if pattern.too else {}))
         known = small_world.World(where={what: who}, colour={what: rng.choice(words.COLOURS)} if rng.random() < 0.5 else {})
         before = language.Named([who], [what]) if rng.random() < 0.5 else language.Named()
         text, named = language.fill(pattern, event, known, before, plain=False)
@@ -101,6 +102,20 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
                               "Anna looked into the box and found the key.", "world", "something else"),
     "a lie": ('Anna was at the mill. Ben was at the mill. Anna had a key. "Where is the key?" Ben asked Anna. "It is in the inn," said Anna.',
               '"It is in the inn," said Anna.', "world", "elsewhere"),
+    "no longer there": ("Anna was at the mill. Anna went to the inn. Meanwhile Anna was at the mill.", "Meanwhile Anna was at the mill.", "world", "elsewhere"),
+    "no longer hers": ("Anna was at the mill. Anna had a key. Anna put the key down. The key was with Anna.",
+                       "The key was with Anna.", "world", "elsewhere"),
+    "taken in another place": ("Anna was at the mill. There was a key at the mill. Anna took the key in the hall.", "Anna took the key in the hall.", "world", "elsewhere"),
+    "new and not alone": ("Anna was at the mill. Ben was in the hall, too.", "Ben was in the hall, too.", "world", "nothing else"),
+    "a new thing and no other": ("Anna was at the mill. There was a key in the hall, too.", "There was a key in the hall, too.", "world", "nothing else"),
+    "nobody else is there": ("Anna was at the mill. Ben was in the hall. Anna happened to be at the mill, too.", "Anna happened to be at the mill, too.", "world", "nothing else"),
+    "nothing else is there": ("Anna was at the mill. There was a key in the hall. The key was in the hall, too.", "The key was in the hall, too.", "world", "nothing else"),
+    "left in another place": ("Anna was at the mill. Anna had a key. Anna left the key in the hall.", "Anna left the key in the hall.", "world", "elsewhere"),
+    "in the box, not in the mill": ("Anna was at the mill. There was a box at the mill. There was a key in the box. The key was at the mill.",
+                                    "The key was at the mill.", "world", "elsewhere"),
+    "too late to begin": ("Anna was at the mill. Anna and Ben lived around the mill and the inn.", "Anna and Ben lived around the mill and the inn.", "world", "begun"),
+    "the mill and the mill": ("Anna and Ben lived around the mill and the mill.", "Anna and Ben lived around the mill and the mill.", "world", "twice"),
+    "a thing is no place": ("Anna and Ben lived around the mill and the key.", "Anna and Ben lived around the mill and the key.", "grammar", "does not stand"),
     "nobody asked": ('Anna was at the mill. "It is in the inn," said Anna.', '"It is in the inn," said Anna.', "world", "asked"),
     "another colour": ("Anna was at the mill. Anna had a red key. Anna put the green key down.", "Anna put the green key down.", "world", "not green"),
     "had already": ("Anna was at the mill. Anna had a key. Anna wanted the key.", "Anna wanted the key.", "world", "has the key"),

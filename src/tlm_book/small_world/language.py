@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple
 
-import tlm_book.small_world.world as w
+import tlm_book.small_world.events as w
 from tlm_book.small_world.words import (
     COLOURS,
     CONTAINERS,
@@ -67,11 +67,16 @@ class Named:
 
 
 TELLINGS: dict[type, list[str]] = {
+    w.Lives: ["{people:names} lived around {places:list}.", "{people:names} knew {places:list} well."],
     w.Stays: [
         "{who:name} was {place:at}.", "{who:name}, {trade:a}, was {place:at}.", "{place:At} was {who:name}.",
         "There was {trade:a} called {who:name} {place:at}.", "{who:name} lived as {trade:a} and was {place:at} now.",
+        "{who:name} was {place:at}, too.", "{who:name}, {trade:a}, was {place:at}, too.",
     ],
-    w.Lies: ["There was {what:a} {where:at}.", "{what:A} lay {where:at}.", "{where:At} lay {what:a}.", "{what:A} could be seen {where:at}."],
+    w.Lies: [
+        "There was {what:a} {where:at}.", "{what:A} lay {where:at}.", "{where:At} lay {what:a}.", "{what:A} could be seen {where:at}.",
+        "There was {what:a} {where:at}, too.", "{what:A} lay {where:at}, too.", "{what:A} could be seen {where:at}, too.",
+    ],
     w.Holds: ["{who:subject} had {what:a}.", "{who:subject} held {what:a}.", "{who:subject} was carrying {what:a}."],
     w.Goes: [
         "{who:subject} went {place:to}.", "{who:subject} went {how} {place:to}.", "{who:subject} walked {place:to}.", "{who:subject} ran {place:to}.",
@@ -83,13 +88,18 @@ TELLINGS: dict[type, list[str]] = {
     w.Takes: [
         "{who:subject} took {what:object}.", "{who:subject} picked up {what:the}.", "{what:The} was picked up by {who:name}.",
         "{who:subject} found {what:the} and took it along.", "Then {who:name} took {what:the}.",
+        "{who:subject} took {what:object} {place:at}.", "{who:subject} picked up {what:the} {place:at}.", "{what:The} was picked up {place:at} by {who:name}.",
+        "{who:subject} found {what:the} {place:at} and took it along.",
     ],
     w.TakesOut: ["{who:subject} took {what:the} out of {container:the}.", "{what:The} was taken out of {container:the} by {who:name}.", "Out of {container:the} {who:name} took {what:the}."],
     w.PutsIn: [
         "{who:subject} put {what:object} into {container:the}.", "{what:The} was put into {container:the} by {who:name}.", "{who:subject} hid {what:the} in {container:the}.",
         "Then {who:name} laid {what:the} into {container:the}.",
     ],
-    w.PutsDown: ["{who:subject} put {what:object} down.", "{who:subject} left {what:object} there.", "{what:The} was left there by {who:name}."],
+    w.PutsDown: [
+        "{who:subject} left {what:object} {place:at}.", "{who:subject} put {what:object} down {place:at}.", "{what:The} was left {place:at} by {who:name}.",
+        "{who:subject} left {what:object} there.", "{who:subject} put {what:object} down.",
+    ],
     w.Gives: [
         "{who:subject} gave {other:name} {what:the}.", "{who:subject} gave {what:object} to {other:name}.", "{what:The} was given to {other:name} by {who:name}.",
         "{who:subject} handed {what:the} to {other:name}.", "{other:name} got {what:the} from {who:name}.", '"Take {what:the}," said {who:name} to {other:name}, and so it was done.',
@@ -98,6 +108,8 @@ TELLINGS: dict[type, list[str]] = {
     w.Finds: ["{who:subject} looked into {container:the} and found {found:list}.", "{who:subject} opened {container:the}: it held {found:list}."],
     w.Asks: ['"Where is {what:the}?" {who:name} asked {other:name}.', "{who:subject} asked {other:name} for {what:the}.", '"Have you seen {what:the}?" asked {who:name}, and {other:name} thought.'],
     w.Tells: ['"It is {where:at}," said {who:name}.', '"You will find it {where:at}," {who:name} answered.'],
+    w.IsAt: ["{who:name} was {place:at} then.", "Meanwhile {who:name} was {place:at}.", "{who:name} happened to be {place:at}, too.", "Meanwhile {who:name} was {place:at}, too."],
+    w.IsIn: ["{what:The} was {where:at}.", "{what:The} could be found {where:at}.", "{what:The} was {where:at}, too.", "{what:The} could be found {where:at}, too."],
     w.Feels: ["{who:subject} was {mood}.", "{who:subject} felt {mood}."],
     w.Wants: ["{who:subject} wanted {what:the}.", "{who:subject} wished for {what:the}.", "{who:subject} was looking for {what:the}."],
     w.Gets: ["Now {who:name} had {what:the} at last.", "At last {who:name} had {what:the}, and all was well.", "So {who:name} got the wish and held {what:the}."],
@@ -136,12 +148,17 @@ class Pattern(NamedTuple):
     expression: re.Pattern[str]
     slots: list[tuple[str, str]]  # field, form
 
+    @property
+    def too(self) -> bool:
+        """Whether it says that somebody or something else is there."""
+        return self.text.endswith(", too.")
+
 
 # A slot's form in a regular expression; which nouns and names stand there is looked up afterwards.
 _COLOURED = f"(?:(?:{'|'.join(COLOURS)}) )?" + r"\w+"
 _THE, _A, _AT = f"the {_COLOURED}", f"an? {_COLOURED}", r"(?:in|at|on|by) the \w+|with \w+"
 _EXPRESSIONS = {
-    "name": r"[A-Z][a-z]+", "subject": r"[A-Z][a-z]+|she|he", "the": _THE, "object": f"{_THE}|it", "a": _A, "to": r"to the \w+", "at": _AT, "list": r".+",
+    "name": r"[A-Z][a-z]+", "subject": r"[A-Z][a-z]+|she|he", "the": _THE, "object": f"{_THE}|it", "a": _A, "to": r"to the \w+", "at": _AT, "list": r".+", "names": r".+",
     "": r"\w+", "sky": ".+", "over": ".+", "comes": ".+",
 }  # fmt: skip
 
@@ -186,13 +203,13 @@ def patterns() -> dict[tuple[type, bool], list[Pattern]]:
 
 
 def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> str:
-    """A slot's value in words. `plain`: without pronouns and colours."""
+    """A slot's value in words. `plain`: without pronouns."""
     match form:
         case "subject" | "object":
             pronoun = None if plain else before.pronoun(value)
-            return pronoun or _phrase("name" if form == "subject" else "the", value, world, before, plain)
+            return pronoun or _phrase("name" if form == "subject" else "the", value, world, before, plain)  # a colour is told once, with "a"
         case "the":
-            return " ".join(filter(None, ["the", "" if plain else world.colour.get(value, ""), value]))
+            return f"the {value}"
         case "a":
             return article(" ".join(filter(None, [world.colour.get(value, ""), value])))
         case "to":
@@ -202,6 +219,8 @@ def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> 
             return f"with {value}" if sort == "person" else f"{PLACES.get(value, 'in')} the {value}"
         case "list":
             return said([f"the {name}" for name in value]) if value else "nothing"
+        case "names":
+            return said(list(value))
     return str(value)
 
 
@@ -214,7 +233,7 @@ def fill(pattern: Pattern, event: Any, world: World, before: Named, plain: bool)
         value = getattr(event, name)
         text = text.replace(f"{{{name}:{form}}}" if form else f"{{{name}}}", _phrase(form, value, world, before, plain), 1)
         if form and name != "trade":
-            named.add(*(value if form == "list" else [value]))
+            named.add(*(value if isinstance(value, tuple) else [value]))
     return raised(text), named
 
 
@@ -260,7 +279,12 @@ def _value(form: str, name: str, phrase: str, before: Named) -> tuple[Any, str]:
             names = [] if phrase == "nothing" else [part.removeprefix("the ") for part in re.split(", | and ", phrase)]
             if (said([f"the {n}" for n in names]) if names else "nothing") != phrase:
                 raise NotGrammatical(f"{phrase!r} is no list")
-            return tuple(_one_of(n, _NOUNS) for n in names), ""
+            return tuple(_one_of(n, PLACES if name == "places" else _NOUNS) for n in names), ""
+        case "names":
+            names = re.split(", | and ", phrase)
+            if said(names) != phrase:
+                raise NotGrammatical(f"{phrase!r} is no list")
+            return tuple(_one_of(n, PEOPLE) for n in names), ""
     return _one_of(phrase, {"how": WAYS, "mood": MOODS}[name]), ""
 
 
@@ -310,7 +334,7 @@ def read(sentence: str, before: Named) -> Sentence:
             for (name, form), phrase in zip(pattern.slots, found.groups()):
                 values[name], colour = _value(form, name, phrase, before)
                 if form and name != "trade":
-                    named.add(*(values[name] if form == "list" else [values[name]]))
+                    named.add(*(values[name] if isinstance(values[name], tuple) else [values[name]]))
                 if colour and form == "a":
                     values["colour"] = colour
                 elif colour:
@@ -318,6 +342,7 @@ def read(sentence: str, before: Named) -> Sentence:
         except NotGrammatical as error:
             why = error
             continue
+        values["too"] = pattern.too
         allowed = {f.name for f in fields(pattern.kind)}
         return Sentence(pattern.kind(**{k: v for k, v in values.items() if k in allowed}), colours, pattern.before, named)
     raise why

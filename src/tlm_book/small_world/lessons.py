@@ -32,17 +32,18 @@ class Lesson(NamedTuple):
 
 
 THREE = Level(3, 3, 0, 2, 0, 8, plain=True)  # nothing happens: who is where, and what
+DEEDS, BUSY = Level(2, 3, 0, 2, 4, 2, plain=True), Level(2, 3, 1, 3, 4, 3)  # much happens to few
 L0, L1, L2, L3, L4 = LEVELS
 LESSONS = (
     Lesson((COPY,), 64, 24),
     Lesson((COPY, FACTS, FACTS, FACTS), 96, 16, most=900),
     Lesson((COPY, FACTS, FACTS, COMPANY, THREE, THREE), 128, 12, 0.8),
     Lesson((COPY, FACTS, COMPANY, THREE, L0, L0), 128, 12, 0.85, most=2000),
-    Lesson((COPY, COMPANY, THREE, L0, L0, L1, L1, L1), 160, 10, 0.8, most=1200),
-    Lesson((COPY, COMPANY, THREE, L0, L1, L1, L2, L2, L2), 192, 10, 0.8, most=1200),
-    Lesson((L0, L1, L2, L2, L3, L3, L3), 320, 7),
+    Lesson((COPY, COMPANY, THREE, L0, DEEDS, DEEDS, L1, L1), 192, 9, 0.8, most=1200),
+    Lesson((COPY, COMPANY, THREE, L0, DEEDS, L1, BUSY, L2, L2), 256, 8, 0.8, most=1200),
+    Lesson((L0, L1, L2, BUSY, L2, L3, L3), 320, 7),
 )
-MORE, QUESTIONS = 0.5, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
+MORE, QUESTIONS = 0.3, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
 ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1
 
 

@@ -115,7 +115,7 @@ def askable(world: World) -> list[tuple[str, tuple[str, ...]]]:
 def answer(question: str, world: World) -> str:
     """The right answer. NotGrammatical when it is no question of the language, or has no answer in this world.
 
-    >>> from tlm_book.small_world.world import Goes, Stays
+    >>> from tlm_book.small_world.events import Goes, Stays
     >>> answer("Where was Anna before the hill?", World().after(Stays("Anna", "mill")).after(Goes("Anna", "hill")))
     'At the mill.'
     """

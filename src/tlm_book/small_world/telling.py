@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import tlm_book.small_world.world as w
+import tlm_book.small_world.events as w
 from tlm_book.checks import expects, expects_positive
-from tlm_book.small_world.language import BEFORE, Named, fill, patterns
+from tlm_book.small_world.language import BEFORE, Named, Pattern, fill, patterns
 from tlm_book.small_world.questions import QUESTIONS, answer, askable
 from tlm_book.small_world.words import (
     COLOURS,
@@ -41,8 +41,8 @@ class Level(NamedTuple):
 LEVELS = (
     Level(2, 3, 0, 2, 1, 3, plain=True),
     Level(2, 3, 1, 2, 2, 4, plain=True),
-    Level(2, 4, 1, 3, 3, 5),
-    Level(3, 4, 2, 3, 4, 6),
+    Level(2, 4, 1, 3, 2, 5),
+    Level(3, 4, 2, 3, 3, 5),
     Level(4, 5, 2, 5, 6, 7),
 )
 
@@ -50,40 +50,73 @@ LEVELS = (
 # What a story needs, and what there are words for.
 _RANGES = {"people": (2, len(PEOPLE)), "places": (2, len(PLACES)), "containers": (0, len(CONTAINERS)), "things": (1, len(THINGS)), "plots": (0, 100), "questions": (0, 100)}
 
+_OF_THINGS = (w.Lies, w.Takes, w.TakesOut, w.PutsIn, w.PutsDown, w.Gives, w.IsIn)  # after these it is clear where a thing is
+
 
 class _Stage:
-    """A world, what has happened in it, and chance."""
+    """A world, what has happened in it, and chance.
+
+    clear    (name, where): who and what has lately been said to be where; a plot says again what is not
+    here     the place that was named last; lately: what was placed by the event that named it
+    """
 
     def __init__(self, level: Level, rng: random.Random) -> None:
         self.level, self.rng = level, rng
         self.world, self.events = World(), list[Event]()
-        self.places = rng.sample(list(PLACES), level.places)
+        self.places = sorted(rng.sample(list(PLACES), level.places))
+        self.clear, self.lately, self.here = set[tuple[str, str]](), set[tuple[str, str]](), ""
 
     def do(self, event: Event) -> None:
         self.world = self.world.after(event)
         self.events.append(event)
+        placed = self.placed_by(event)
+        self.clear |= placed
+        if (named := getattr(event, "place", "") or getattr(event, "where", "")) in PLACES:
+            self.here, self.lately = named, placed
+
+    def placed_by(self, event: Event) -> set[tuple[str, str]]:
+        """Who and what an event that has just happened says to be where: people when it names a place, things when it moves them or tells of them."""
+        of_people, of_things = bool(getattr(event, "place", "")), isinstance(event, _OF_THINGS)
+        names = [name for key in ("who", "other", "what", "container") if (name := getattr(event, key, ""))]
+        return {(name, self.world.where[name]) for name in names if (of_people if sort_of(name) == "person" else of_things)}
+
+    def begin_plot(self) -> None:
+        """Only what was placed when a place was named last is still clear."""
+        self.clear = set(self.lately)
+
+    def recall(self, name: str) -> None:
+        """Say where somebody or something is, and what bears it, unless that is clear; "too" when it is the place that was named last."""
+        where = self.world.where[name]
+        if (name, where) not in self.clear:
+            too = where == self.here and not self.world.alone(name)
+            self.do(w.IsAt(name, where, too) if sort_of(name) == "person" else w.IsIn(name, where, too))
+        if sort_of(where) != "place":
+            self.recall(where)
 
     # steps
 
-    def go(self, who: str, place: str) -> None:
-        """Somebody goes to a place, if they are not there."""
+    def go(self, who: str, place: str = "") -> None:
+        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company."""
+        self.recall(who)
+        if not place:
+            place, other = self.somewhere_else(who), self.another(who) if self.rng.random() < 0.1 else who
+            self.recall(other)
+            if other != who and self.world.where[who] == self.world.where[other]:
+                return self.do(w.GoesWith(who, other, place))
         if self.world.where[who] != place:
-            others = [other for other in self.world.at(self.world.where[who]) if other != who]
-            if others and self.rng.random() < 0.2:
-                self.do(w.GoesWith(who, self.rng.choice(others), place))
-            else:
-                self.do(w.Goes(who, place, self.rng.choice(WAYS) if not self.level.plain and self.rng.random() < 0.3 else ""))
+            self.do(w.Goes(who, place, self.rng.choice(WAYS) if not self.level.plain and self.rng.random() < 0.3 else ""))
 
     def fetch(self, who: str, what: str) -> None:
         """Somebody gets a thing, wherever it is."""
         where = self.world.where[what]
         if where == who:
             return
+        self.recall(what)
         self.go(who, self.world.place_of(what))
         where = self.world.where[what]
         match sort_of(where):
             case "place":
-                self.do(w.Takes(who, what))
+                self.do(w.Takes(who, what, where if self.rng.random() < 0.5 else ""))
             case "person":
                 self.give(where, what, who)
             case "container":
@@ -99,14 +132,21 @@ class _Stage:
         if self.rng.random() < 0.4:
             self.do(w.Thanks(other, who))
 
+    def leave(self, who: str, what: str) -> None:
+        self.do(w.PutsDown(who, what, self.world.where[who] if self.rng.random() < 0.85 else ""))
+
     def somewhere_else(self, who: str) -> str:
         return self.rng.choice([place for place in self.places if place != self.world.where[who]])
 
     def anyone(self) -> str:
-        return self.rng.choice(self.world.all("person"))
+        """Often whoever acted last."""
+        last = getattr(self.events[-1], "who", "")
+        return last if last and self.rng.random() < 0.4 else self.rng.choice(self.world.all("person"))
 
     def anything(self) -> str:
-        return self.rng.choice(self.world.all("thing"))
+        """Not at once the same again."""
+        last = getattr(self.events[-1], "what", "")
+        return self.rng.choice([thing for thing in self.world.all("thing") if thing != last] or [last])
 
     def another(self, who: str) -> str:
         return self.rng.choice([other for other in self.world.all("person") if other != who])
@@ -120,12 +160,15 @@ def _wish(stage: _Stage) -> None:
     who, what = stage.anyone(), stage.anything()
     if stage.world.where[what] == who:
         return
+    stage.recall(what)
+    stage.recall(who)
     stage.do(w.Wants(who, what))
-    others = [other for other in stage.world.at(stage.world.where[who]) if other not in (who, stage.world.where[what])]
-    if others and stage.rng.random() < 0.6:
-        other = stage.rng.choice(others)
-        stage.do(w.Asks(who, other, what))
-        stage.do(w.Tells(other, stage.world.where[what]))
+    if stage.world.where[who] != stage.world.place_of(what) and stage.rng.random() < 0.7:
+        other = stage.another(who)
+        stage.recall(other)
+        if stage.world.where[who] == stage.world.where[other] and other != stage.world.where[what]:
+            stage.do(w.Asks(who, other, what))
+            stage.do(w.Tells(other, stage.world.where[what]))
     stage.fetch(who, what)
     if stage.rng.random() < 0.7:
         stage.do(w.Gets(who, what))
@@ -136,6 +179,7 @@ def _present(stage: _Stage) -> None:
     who, what = stage.anyone(), stage.anything()
     stage.fetch(who, what)
     other = stage.another(who)
+    stage.recall(other)
     stage.go(who, stage.world.where[other])
     if stage.rng.random() < 0.3:
         stage.do(w.Meets(who, other))
@@ -151,6 +195,7 @@ def _tidy(stage: _Stage) -> None:
     if stage.world.where[what] == container:
         return None
     stage.fetch(who, what)
+    stage.recall(container)
     if sort_of(stage.world.where[container]) == "person":
         stage.go(who, stage.world.place_of(container))
         if stage.world.where[container] != who:
@@ -165,17 +210,18 @@ def _errand(stage: _Stage) -> None:
     """Somebody carries a thing to a place and leaves it there."""
     who, what = stage.anyone(), stage.anything()
     stage.fetch(who, what)
-    stage.go(who, stage.somewhere_else(who))
-    stage.do(w.PutsDown(who, what))
+    stage.go(who)
+    stage.leave(who, what)
 
 
 def _walk(stage: _Stage) -> None:
     """Somebody goes somewhere, and may meet somebody."""
     who = stage.anyone()
-    stage.go(who, stage.somewhere_else(who))
-    others = [other for other in stage.world.at(stage.world.where[who]) if other != who]
-    if others and stage.rng.random() < 0.5:
-        stage.do(w.Meets(who, stage.rng.choice(others)))
+    stage.go(who)
+    other = stage.another(who)
+    stage.recall(other)
+    if stage.world.where[who] == stage.world.where[other] and stage.rng.random() < 0.8:
+        stage.do(w.Meets(who, other))
 
 
 def _move(stage: _Stage) -> None:
@@ -185,9 +231,9 @@ def _move(stage: _Stage) -> None:
         return _walk(stage)
     who, container = stage.anyone(), stage.rng.choice(containers)
     stage.fetch(who, container)
-    stage.go(who, stage.somewhere_else(who))
+    stage.go(who)
     if stage.rng.random() < 0.5:
-        stage.do(w.PutsDown(who, container))
+        stage.leave(who, container)
     return None
 
 
@@ -197,6 +243,7 @@ def _look(stage: _Stage) -> None:
     if not containers:
         return _walk(stage)
     who, container = stage.anyone(), stage.rng.choice(containers)
+    stage.recall(container)
     stage.go(who, stage.world.where[container])
     stage.do(w.Finds(who, container, tuple(stage.world.inside(container))))
     return None
@@ -218,7 +265,7 @@ def _sky(stage: _Stage) -> None:
 
 
 _PLOTS: list[Callable[[_Stage], None]] = [_wish, _present, _tidy, _errand, _walk, _move, _look, _sky]
-_CHANCES = [3.0, 2.0, 3.0, 2.0, 1.0, 2.0, 0.7, 1.0]
+_CHANCES = [3.0, 2.0, 3.0, 2.0, 1.0, 2.0, 0.4, 1.0]
 
 
 def _beginning(stage: _Stage) -> None:
@@ -226,8 +273,11 @@ def _beginning(stage: _Stage) -> None:
     level, rng = stage.level, stage.rng
     if not level.plain and rng.random() < 0.4:
         stage.do(w.Begins(rng.choice(list(WEATHER)), already=True))
-    for who in rng.sample(list(PEOPLE), level.people):
-        stage.do(w.Stays(who, rng.choice(stage.places), "" if level.plain or rng.random() < 0.6 else rng.choice(TRADES)))
+    people = sorted(rng.sample(list(PEOPLE), level.people))
+    stage.do(w.Lives(tuple(people), tuple(stage.places)))
+    for who in people:
+        place = rng.choice(stage.places)
+        stage.do(w.Stays(who, place, "" if level.plain or rng.random() < 0.6 else rng.choice(TRADES), place == stage.here))
     containers = rng.sample(CONTAINERS, level.containers)
     for what in [*containers, *rng.sample(THINGS, level.things)]:
         colour = "" if level.plain or what in containers or rng.random() < 0.5 else rng.choice(COLOURS)
@@ -237,7 +287,8 @@ def _beginning(stage: _Stage) -> None:
         elif chance < 0.5 and containers and what not in containers:
             stage.do(w.Lies(what, rng.choice(containers), colour))
         else:
-            stage.do(w.Lies(what, rng.choice(stage.places), colour))
+            place = rng.choice(stage.places)
+            stage.do(w.Lies(what, place, colour, place == stage.here))
 
 
 # Telling
@@ -249,7 +300,7 @@ def _told(stage: _Stage) -> Iterator[str]:
     waiting: Event | None = None
     for event, following in zip(stage.events, [*stage.events[1:], None]):
         world = world.after(event)
-        if waiting is None and not plain and _may_wait(event, following) and rng.random() < 0.15:
+        if waiting is None and not plain and _may_wait(event, following) and rng.random() < 0.1:
             waiting = event
             continue
         text, named = _worded(event, False, world, named, rng, plain)
@@ -265,25 +316,27 @@ def _may_wait(event: Event, following: Event | None) -> bool:
 
 
 def _worded(event: Event, before: bool, world: World, named: Named, rng: random.Random, plain: bool) -> tuple[str, Named]:
-    fitting = [p for p in patterns()[type(event), before] if before or _complete(p.text, event)]
+    fitting = [p for p in patterns()[type(event), before] if before or _complete(p, event)]
     pattern = fitting[0] if plain and rng.random() < 0.7 else rng.choice(fitting)
     return fill(pattern, event, world, named, plain or rng.random() < 0.5)
 
 
-def _complete(text: str, event: Event) -> bool:
-    """A pattern mentions the manner of going, or a trade, just when the event has one."""
-    return all(("{" + name in text) == bool(getattr(event, name)) for name in ("how", "trade") if hasattr(event, name))
+def _complete(pattern: Pattern, event: Event) -> bool:
+    """A pattern mentions the manner of going, a trade, a place, or company just when the event has one."""
+    return pattern.too == getattr(event, "too", False) and all(
+        ("{" + name in pattern.text) == bool(getattr(event, name)) for name in ("how", "trade", "place") if hasattr(event, name)
+    )
 
 
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
     ValueError for a number that is no level, and for a `Level` with fewer than two people or places, without a thing, or larger than there are words.
 
-    >>> print(story(0, random.Random(4)), end="")
-    Peter was at the crossroads. In the studio was Adam. Adam had a broom. There was a book in the studio. Adam took the book. Off went Adam to the crossroads. The book was given to Peter by Adam. Peter thanked Adam.
-    Who was with Adam? Peter.
-    Who had the broom? Adam.
-    Who had the book? Peter.
+    >>> print(story(0, random.Random(6)), end="")
+    Ada and Astrid knew the forest, the sea and the valley well. Ada was in the forest. Astrid was in the valley. There was a puzzle in the valley, too. There was a net in the forest. The puzzle could be found in the valley. Meanwhile Ada was in the forest. Ada went to the valley. Ada took the puzzle. Astrid happened to be in the valley, too. Ada met Astrid there. Ada gave Astrid the puzzle.
+    Where was the puzzle? Astrid had it.
+    Who was with Astrid? Ada.
+    Who had the puzzle? Astrid.
     """
     if isinstance(level, int):
         expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
@@ -294,6 +347,7 @@ def story(level: Level | int, rng: random.Random) -> str:
     _beginning(stage)
     plots = rng.choices(_PLOTS[:7] if level.plain else _PLOTS, _CHANCES[:7] if level.plain else _CHANCES, k=level.plots)
     for plot in plots:
+        stage.begin_plot()
         plot(stage)
     prose = " ".join(_told(stage))
     return "\n".join([prose, *_asked(stage)]) + "\n"
