@@ -207,8 +207,8 @@ def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> 
     match form:
         case "subject" | "object":
             pronoun = None if plain else before.pronoun(value)
-            return pronoun or _phrase("name" if form == "subject" else "the", value, world, before, plain)  # a colour is told once, with "a"
-        case "the":
+            return pronoun or _phrase("name" if form == "subject" else "the", value, world, before, plain)
+        case "the":  # a colour is told once, with "a"
             return f"the {value}"
         case "a":
             return article(" ".join(filter(None, [world.colour.get(value, ""), value])))
