@@ -70,7 +70,6 @@ def test_what_is_told_is_what_is_read(pattern):
         if pattern.kind in (w.Lies, w.Holds):  # here a colour is part of what is said
             event = type(event)(**{**vars(event), "colour": known.colour.get(what, "")})
         assert (read.event, read.before, read.named) == (event, pattern.before, named), text
-        assert all(known.colour[of.what] == of.colour for of in read.colours)
 
 
 FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a word of the reason
@@ -117,7 +116,12 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "the mill and the mill": ("Anna and Ben lived around the mill and the mill.", "Anna and Ben lived around the mill and the mill.", "world", "twice"),
     "a thing is no place": ("Anna and Ben lived around the mill and the key.", "Anna and Ben lived around the mill and the key.", "grammar", "does not stand"),
     "nobody asked": ('Anna was at the mill. "It is in the inn," said Anna.', '"It is in the inn," said Anna.', "world", "asked"),
-    "another colour": ("Anna was at the mill. Anna had a red key. Anna put the green key down.", "Anna put the green key down.", "world", "not green"),
+    "a colour told again": ("Anna was at the mill. Anna had a red key. Anna put the red key down.", "Anna put the red key down.", "grammar", "no such sentence"),
+    "a coloured baker": ("Ada, a red baker, was at the mill.", "Ada, a red baker, was at the mill.", "grammar", "does not stand there"),
+    "a key in a lamp": ("Anna was at the mill. Anna had a key. Anna had a lamp. Anna put the key into the lamp.", "Anna put the key into the lamp.", "world", "nothing can be in"),
+    "a key in itself": ("Anna was at the mill. Anna had a key. Anna put the key into the key.", "Anna put the key into the key.", "world", "nothing can be in"),
+    "somebody in a box": ("Anna was in the box.", "Anna was in the box.", "world", "no place"),
+    "too, and nothing there": ("A key lay at the mill, too.", "A key lay at the mill, too.", "world", "nothing else"),
     "had already": ("Anna was at the mill. Anna had a key. Anna wanted the key.", "Anna wanted the key.", "world", "has the key"),
     "never wished": ("Anna was at the mill. Anna had a key. Now Anna had the key at last.", "Now Anna had the key at last.", "world", "did not want"),
     "two storms": ("It was raining. It began to snow.", "It began to snow.", "world", "raining"),

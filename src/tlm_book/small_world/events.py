@@ -6,7 +6,7 @@ from tlm_book.small_world.words import TIMES, sort_of
 from tlm_book.small_world.world import Contradiction, Event, World
 
 __all__ = [
-    "Asks", "Begins", "Ends", "Feels", "Finds", "Gets", "Gives", "Goes", "GoesWith", "Holds", "Is", "IsAt", "IsIn", "Lies", "Lives", "Meets", "PutsDown", "PutsIn",
+    "Asks", "Begins", "Ends", "Feels", "Finds", "Gets", "Gives", "Goes", "GoesWith", "Holds", "IsAt", "IsIn", "Lies", "Lives", "Meets", "PutsDown", "PutsIn",
     "Stays", "Takes", "TakesOut", "Tells", "Thanks", "Turns", "Wants",
 ]  # fmt: skip
 
@@ -33,6 +33,7 @@ def _together(world: World, who: str, other: str) -> None:
 
 def _within_reach(world: World, who: str, container: str) -> None:
     _known(world, who, container)
+    _need(sort_of(container) == "container", f"nothing can be in the {container}")
     _need(world.where[container] in (who, world.where[who]), f"the {container} is not where {who} is")
 
 
@@ -72,6 +73,7 @@ class Stays(Event):
 
     def happen(self, world: World) -> None:
         _new(world, self.who)
+        _need(sort_of(self.place) == "place", f"{self.place} is no place")
         world.where[self.who] = self.place
         _not_alone(world, self.who, self.too)
         world.path[self.who] = [self.place]
@@ -355,18 +357,6 @@ class Gets(Event):
     def happen(self, world: World) -> None:
         _has(world, self.who, self.what)
         _need(world.wish.pop(self.who, "") == self.what, f"{self.who} did not want the {self.what}")
-
-
-@dataclass(frozen=True)
-class Is(Event):
-    """A thing's colour, which never changes."""
-
-    what: str
-    colour: str
-
-    def happen(self, world: World) -> None:
-        _known(world, self.what)
-        _need(world.colour.get(self.what) == self.colour, f"the {self.what} is not {self.colour}")
 
 
 # The sky

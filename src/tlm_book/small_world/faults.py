@@ -76,10 +76,7 @@ def _read(texts: list[str], faults: list[Fault]) -> Iterator[tuple[str, Sentence
 def _tell(text: str, said: Sentence, world: World, faults: list[Fault]) -> World:
     """The world after a sentence; the same world when it cannot be so."""
     try:
-        after = world.after(said.event)
-        for colour in said.colours:
-            colour.happen(after)
-        return after
+        return world.after(said.event)
     except Contradiction as error:
         faults.append(Fault(text, "world", str(error)))
         return world

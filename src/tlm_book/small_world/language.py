@@ -7,7 +7,7 @@ to read is to find the pattern that a sentence fits, and what stands in its slot
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple
@@ -131,10 +131,9 @@ _COMES = {"morning": "Morning came.", "noon": "Noon came.", "afternoon": "The af
 
 
 class Sentence(NamedTuple):
-    """What a sentence says: the event, colours that it mentions, whether it happened before the last one, and whom and what it names."""
+    """What a sentence says: the event, whether it happened before the last one, and whom and what it names."""
 
     event: Event
-    colours: list[w.Is]
     before: bool
     named: Named
 
@@ -156,7 +155,7 @@ class Pattern(NamedTuple):
 
 # A slot's form in a regular expression; which nouns and names stand there is looked up afterwards.
 _COLOURED = f"(?:(?:{'|'.join(COLOURS)}) )?" + r"\w+"
-_THE, _A, _AT = f"the {_COLOURED}", f"an? {_COLOURED}", r"(?:in|at|on|by) the \w+|with \w+"
+_THE, _A, _AT = r"the \w+", f"an? {_COLOURED}", r"(?:in|at|on|by) the \w+|with \w+"
 _EXPRESSIONS = {
     "name": r"[A-Z][a-z]+", "subject": r"[A-Z][a-z]+|she|he", "the": _THE, "object": f"{_THE}|it", "a": _A, "to": r"to the \w+", "at": _AT, "list": r".+", "names": r".+",
     "": r"\w+", "sky": ".+", "over": ".+", "comes": ".+",
@@ -246,46 +245,43 @@ def _sky(event: Any) -> str:
 # Reading
 
 
-def _noun(phrase: str, kinds: Sequence[str]) -> tuple[str, str]:
-    """A noun and its colour from "the red key" or "a red key"."""
-    first, *middle, noun = phrase.split()
-    if noun not in kinds or any(word not in COLOURS for word in middle) or len(middle) > 1:
-        raise NotGrammatical(f"{phrase!r} names nothing")
-    if first != "the" and article(" ".join([*middle, noun])) != phrase:
+def _without_article(phrase: str) -> str:
+    words = phrase.partition(" ")[2]
+    if article(words) != phrase:
         raise NotGrammatical(f"{phrase!r} has the wrong article")
-    return noun, middle[0] if middle else ""
+    return words
 
 
-def _value(form: str, name: str, phrase: str, before: Named) -> tuple[Any, str]:
-    """What stands in a slot, and a colour that is mentioned."""
+def _new(phrase: str) -> tuple[str, str]:
+    """A noun and its colour from "a red key"."""
+    *colour, noun = _without_article(phrase).split()
+    return _one_of(noun, _NOUNS), "".join(colour)
+
+
+def _value(form: str, name: str, phrase: str, before: Named) -> Any:
+    """What stands in a slot."""
     match form:
         case "name" | "subject":
-            return (before.meant_by(phrase) if phrase in ("she", "he") else _one_of(phrase, PEOPLE)), ""
-        case "the" | "object" if phrase == "it":
-            return before.meant_by("it"), ""
+            return before.meant_by(phrase) if phrase in ("she", "he") else _one_of(phrase, PEOPLE)
         case "the" | "object":
-            return _noun(phrase, _NOUNS)
-        case "a" if name == "trade":
-            if phrase.split()[-1] not in TRADES or article(phrase.split()[-1]) != phrase:
-                raise NotGrammatical(f"{phrase!r} is no trade")
-            return phrase.split()[-1], ""
-        case "a":
-            return _noun(phrase, _NOUNS)
+            return before.meant_by("it") if phrase == "it" else _one_of(phrase.removeprefix("the "), _NOUNS)
+        case "a":  # a trade; what is new, and may have a colour, see `_new`
+            return _one_of(_without_article(phrase), TRADES)
         case "to":
-            return _one_of(phrase.split()[-1], PLACES), ""
+            return _one_of(phrase.split()[-1], PLACES)
         case "at":
-            return _at(phrase), ""
+            return _at(phrase)
         case "list":
             names = [] if phrase == "nothing" else [part.removeprefix("the ") for part in re.split(", | and ", phrase)]
             if (said([f"the {n}" for n in names]) if names else "nothing") != phrase:
                 raise NotGrammatical(f"{phrase!r} is no list")
-            return tuple(_one_of(n, PLACES if name == "places" else _NOUNS) for n in names), ""
+            return tuple(_one_of(n, PLACES if name == "places" else _NOUNS) for n in names)
         case "names":
             names = re.split(", | and ", phrase)
             if said(names) != phrase:
                 raise NotGrammatical(f"{phrase!r} is no list")
-            return tuple(_one_of(n, PEOPLE) for n in names), ""
-    return _one_of(phrase, {"how": WAYS, "mood": MOODS}[name]), ""
+            return tuple(_one_of(n, PEOPLE) for n in names)
+    return _one_of(phrase, {"how": WAYS, "mood": MOODS}[name])
 
 
 _NOUNS = [*THINGS, *CONTAINERS]
@@ -325,24 +321,22 @@ def _fitting(sentence: str) -> Iterator[tuple[Pattern, re.Match[str]]]:
 def read(sentence: str, before: Named) -> Sentence:
     """What a sentence says; `before` is what the sentence before it names. NotGrammatical when it is no sentence of the language."""
     if sentence in _skies():
-        return Sentence(_skies()[sentence], [], False, Named())
+        return Sentence(_skies()[sentence], False, Named())
     why = NotGrammatical("no such sentence")
     for pattern, found in _fitting(lowered(sentence)):
-        values: dict[str, Any] = {}
-        colours, named = [], Named()
+        values: dict[str, Any] = {"too": pattern.too}
+        named = Named()
         try:
             for (name, form), phrase in zip(pattern.slots, found.groups()):
-                values[name], colour = _value(form, name, phrase, before)
+                if form == "a" and name == "what":
+                    values["what"], values["colour"] = _new(phrase)
+                else:
+                    values[name] = _value(form, name, phrase, before)
                 if form and name != "trade":
                     named.add(*(values[name] if isinstance(values[name], tuple) else [values[name]]))
-                if colour and form == "a":
-                    values["colour"] = colour
-                elif colour:
-                    colours.append(w.Is(values[name], colour))
         except NotGrammatical as error:
             why = error
             continue
-        values["too"] = pattern.too
         allowed = {f.name for f in fields(pattern.kind)}
-        return Sentence(pattern.kind(**{k: v for k, v in values.items() if k in allowed}), colours, pattern.before, named)
+        return Sentence(pattern.kind(**{k: v for k, v in values.items() if k in allowed}), pattern.before, named)
     raise why

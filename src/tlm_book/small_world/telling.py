@@ -21,7 +21,7 @@ from tlm_book.small_world.words import (
     WEATHER,
     sort_of,
 )
-from tlm_book.small_world.world import Contradiction, Event, World
+from tlm_book.small_world.world import Event, World
 
 __all__ = ["LEVELS", "Level", "stories", "story"]
 
@@ -113,7 +113,6 @@ class _Stage:
             return
         self.recall(what)
         self.go(who, self.world.place_of(what))
-        where = self.world.where[what]
         match sort_of(where):
             case "place":
                 self.do(w.Takes(who, what, where if self.rng.random() < 0.5 else ""))
