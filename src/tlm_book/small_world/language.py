@@ -28,7 +28,7 @@ from tlm_book.small_world.words import (
     said,
     sort_of,
 )
-from tlm_book.small_world.world import Event, World
+from tlm_book.small_world.world import Event
 
 __all__ = ["BEFORE", "TELLINGS", "Named", "NotGrammatical", "Pattern", "Sentence", "fill", "patterns", "read"]
 
@@ -201,16 +201,16 @@ def patterns() -> dict[tuple[type, bool], list[Pattern]]:
 # Telling
 
 
-def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> str:
-    """A slot's value in words. `plain`: without pronouns."""
+def _phrase(form: str, value: Any, colour: str, before: Named, plain: bool) -> str:
+    """A slot's value in words; the colour is that of what is new. `plain`: without pronouns."""
     match form:
         case "subject" | "object":
             pronoun = None if plain else before.pronoun(value)
-            return pronoun or _phrase("name" if form == "subject" else "the", value, world, before, plain)
+            return pronoun or _phrase("name" if form == "subject" else "the", value, colour, before, plain)
         case "the":  # a colour is told once, with "a"
             return f"the {value}"
         case "a":
-            return article(" ".join(filter(None, [world.colour.get(value, ""), value])))
+            return article(f"{colour} {value}".lstrip())
         case "to":
             return f"to the {value}"
         case "at":
@@ -223,14 +223,15 @@ def _phrase(form: str, value: Any, world: World, before: Named, plain: bool) -> 
     return str(value)
 
 
-def fill(pattern: Pattern, event: Any, world: World, before: Named, plain: bool) -> tuple[str, Named]:
-    """The event in this pattern's words, and whom and what they name. The world is as it is after the event."""
+def fill(pattern: Pattern, event: Any, before: Named, plain: bool) -> tuple[str, Named]:
+    """The event in this pattern's words, and whom and what they name; `before` is what the sentence before it names."""
     if pattern.kind in (w.Begins, w.Ends, w.Turns):
         return _sky(event), Named()
     named, text = Named(), pattern.text
     for name, form in pattern.slots:
         value = getattr(event, name)
-        text = text.replace(f"{{{name}:{form}}}" if form else f"{{{name}}}", _phrase(form, value, world, before, plain), 1)
+        colour = getattr(event, "colour", "") if name == "what" else ""
+        text = text.replace(f"{{{name}:{form}}}" if form else f"{{{name}}}", _phrase(form, value, colour, before, plain), 1)
         if form and name != "trade":
             named.add(*(value if isinstance(value, tuple) else [value]))
     return raised(text), named

@@ -295,17 +295,16 @@ def _beginning(stage: _Stage) -> None:
 
 def _told(stage: _Stage) -> Iterator[str]:
     """The sentences. Sometimes an event is told after the one that followed it."""
-    rng, plain, world, named = stage.rng, stage.level.plain, World(), Named()
+    rng, plain, named = stage.rng, stage.level.plain, Named()
     waiting: Event | None = None
     for event, following in zip(stage.events, [*stage.events[1:], None]):
-        world = world.after(event)
         if waiting is None and not plain and _may_wait(event, following) and rng.random() < 0.1:
             waiting = event
             continue
-        text, named = _worded(event, False, world, named, rng, plain)
+        text, named = _worded(event, False, named, rng, plain)
         yield text
         if waiting is not None:
-            text, named = _worded(waiting, True, world, named, rng, plain)
+            text, named = _worded(waiting, True, named, rng, plain)
             yield text
             waiting = None
 
@@ -314,10 +313,10 @@ def _may_wait(event: Event, following: Event | None) -> bool:
     return type(event) in BEFORE and isinstance(following, (w.Goes, w.Takes, w.PutsIn, w.PutsDown))
 
 
-def _worded(event: Event, before: bool, world: World, named: Named, rng: random.Random, plain: bool) -> tuple[str, Named]:
+def _worded(event: Event, before: bool, named: Named, rng: random.Random, plain: bool) -> tuple[str, Named]:
     fitting = [p for p in patterns()[type(event), before] if before or _complete(p, event)]
     pattern = fitting[0] if plain and rng.random() < 0.7 else rng.choice(fitting)
-    return fill(pattern, event, world, named, plain or rng.random() < 0.5)
+    return fill(pattern, event, named, plain or rng.random() < 0.5)
 
 
 def _complete(pattern: Pattern, event: Event) -> bool:
