@@ -102,6 +102,9 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
     with pytest.raises(KeyboardInterrupt):
         learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert not (tmp_path / "again").exists()
+    for other, lessons, name in ((TINY._replace(lr=0.01), LESSONS_TINY, "lr: got 0.01"), (TINY, LESSONS_TINY[:2], "lessons: got")):
+        with pytest.raises(ValueError, match=f"{name}.*again.state was begun"):
+            learn_world(tmp_path / "again", other, lessons, SMALL, progress=False)
     again = learn_world(tmp_path / "again", TINY, LESSONS_TINY, SMALL, progress=False)
     assert capsys.readouterr().out == ""
     (a, _), (b, _) = load(whole), load(again)
@@ -139,3 +142,11 @@ def test_the_model_has_at_most_a_million_weights():
 def test_the_command_refuses_at_once(given, word, tmp_path):
     run = subprocess.run([sys.executable, "-m", "tlm_book.small_world", *given], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 2 and word in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"warmup": 0}, {"cooling": 0.0}, {"cooling": 1.5}])
+def test_settings_that_mean_nothing_are_refused(wrong, tmp_path):
+    (name, value), = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}: got {value}, want"):
+        learn_world(tmp_path / "new", TINY._replace(**wrong), LESSONS_TINY, SMALL)
+    assert not any(tmp_path.iterdir())

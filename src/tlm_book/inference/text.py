@@ -48,7 +48,7 @@ def stream_text(
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects(isinstance(seed, int), "seed", seed, "a whole number", TypeError)
     expects(0 <= seed < 2**63, "seed", seed, "a whole number from 0 to 2^63 − 1")
-    tokens = tokenizer.encode(prompt) or [start]  # no prompt: a new document
+    tokens = tokenizer.encode(prompt)
     new = stream(
         model,
         torch.tensor(tokens, dtype=torch.long, device=model.embedding.table.weight.device),

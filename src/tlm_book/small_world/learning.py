@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from tlm_book.checks import expects_positive
+from tlm_book.checks import expects, expects_positive
 from tlm_book.loss import shift
 from tlm_book.small_world.judging import rightly_answered
 from tlm_book.small_world.lessons import (
@@ -136,14 +136,20 @@ class _Course:
 
     _NUMBERS = ("step", "tokens", "lesson", "since", "seconds", "log")
 
+    def asked_for(self) -> dict[str, Any]:
+        """What a run that is taken up again must have in common with the one that was stopped."""
+        return {**self.s._asdict(), "lessons": repr(self.lessons), "config": repr(self.model.config)}
+
     def keep(self, path: Path) -> None:
         part = path.with_name(path.name + ".part")
         numbers = {name: getattr(self, name) for name in self._NUMBERS}
-        torch.save({**numbers, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, part)
+        torch.save({**numbers, "asked_for": self.asked_for(), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, part)
         part.replace(path)
 
     def take_up(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True, map_location=next(self.model.parameters()).device)
+        for name, wanted in self.asked_for().items():
+            expects((begun := kept["asked_for"][name]) == wanted, name, wanted, f"{begun}, with which {path} was begun; or another folder")
         self.model.load_state_dict(kept["model"])
         self.optimizer.load_state_dict(kept["optimizer"])
         for name in self._NUMBERS:
@@ -217,9 +223,11 @@ def learn_world(
 
     Beside it stands `out`.state while it trains; when that file exists, it goes on from there. Ctrl-C keeps it.
     `config` is `settings` of the tokenizer's size when it is None. On a GPU each lesson's step is recorded once (`RecordedStep`) and `compile` has no
-    effect; on a CPU it asks torch.compile for the step, which wants a compiler for C++. FileExistsError for a folder that exists, ValueError for settings below 1.
+    effect; on a CPU it asks torch.compile for the step, which wants a compiler for C++. FileExistsError for a folder that exists, ValueError for settings
+    below 1, for `cooling` outside (0, 1], and for a run that was begun with others.
     """
-    expects_positive(vocab_size=s.vocab_size, stories=s.stories, tokens=s.tokens, every=s.every)
+    expects_positive(vocab_size=s.vocab_size, stories=s.stories, tokens=s.tokens, warmup=s.warmup, every=s.every)
+    expects(0 < s.cooling <= 1, "cooling", s.cooling, "a share above 0, at most 1")
     if out.exists():
         raise FileExistsError(f"out: got {out}, which exists; want a folder that does not")
     course, kept = _Course(s, lessons, config, device, compile), out.with_name(out.name + ".state")

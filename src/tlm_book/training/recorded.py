@@ -20,7 +20,7 @@ class RecordedStep:
 
     On a GPU it is recorded as a CUDA graph when this is made, without a move, and played at every call. A recording reads the learning rates where they
     stood: they must be tensors there, which are filled and not replaced (`muon_for` makes them so). Elsewhere every call computes the step anew.
-    Nothing waits for the device to look at a number: a gradient that is not finite moves the weights, which `train_step` prevents.
+    Nothing waits for the device to look at a number: a loss or a gradient that is not finite moves the weights, which `train_step` prevents.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], clip: float = 1.0) -> None:

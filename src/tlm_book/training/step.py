@@ -101,7 +101,7 @@ def train_step(
     move. (T-accumulate)
 
     Returns the loss before the move and the norm of its gradient; there is no move
-    when that norm is not finite. `read` is what the model reads, `batch` what it is
+    when one of them is not finite. `read` is what the model reads, `batch` what it is
     judged on.
     """
     loss: Tensor | float = 0.0
@@ -119,8 +119,8 @@ def train_step(
         mixed = config.dtype == "bfloat16"
         with torch.autocast(x.device.type, torch.bfloat16, mixed):
             part = share * loss_of(model(seen), x, w)
-        part.backward()
         loss += part.detach()
+        (part * (1 + 0 * part.detach())).backward()  # 0 · ∞: no gradient, but NaN
     grad_norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     if hasattr(grad_norm, "full_tensor"):  # of weights that are shared out
         grad_norm = grad_norm.full_tensor()
