@@ -35,6 +35,7 @@ STORY = "Anna was at the mill. Ben was in the barn.\nWhere was Anna? At the mill
         (STORY.replace("Ben was in the barn", "Ben the barn in"), 0.5, 0, 1, 1),
         ('"Why?" said Anna. Where was? Ben.\n' + STORY, 1 - 3 / 7, 0, 2, 1),
         ("", 1, 1, 0, 1),
+        ('"Why?" said Anna. Who had the net?\nWho had the net?', 0, 0, 0, 1),
     ],
 )
 def test_stories_are_judged_as_the_simulator_reads_them(story, grammatical, consistent, asked, right):

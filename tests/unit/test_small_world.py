@@ -145,6 +145,19 @@ def test_a_fault_is_found_in_its_sentence(text, sentence, kind, reason):
     assert not verdict.consistent and verdict.count(kind) == 1
 
 
+def test_faults_stand_in_the_order_of_the_text():
+    sentences = ["Anna was in the barn.", "Anna sang.", "Anna was in the attic then.", "Anna danced.", "Ben had walked to the barn before."]
+    verdict = small_world.proofread(" ".join(sentences) + "\nWhere was Ben? In the barn.\nWhere was Anna? In the attic.\n")
+    assert [fault.sentence for fault in verdict.faults] == [*sentences[1:], "Where was Ben? In the barn.", "Where was Anna? In the attic."]
+    assert [fault.kind for fault in verdict.faults] == ["grammar", "world", "grammar", "world", "grammar", "answer"]
+    assert (verdict.sentences, verdict.asked, verdict.askable) == (7, 2, 1)
+
+
+def test_no_levels_are_refused():
+    with pytest.raises(ValueError, match=r"levels: got \(\), want at least one"):
+        small_world.stories(1, 0, levels=())
+
+
 def test_a_sentence_may_say_what_had_happened_before():
     text = "Anna was at the mill. There was a key in the inn. Anna took the key. Before that, Anna had gone to the inn.\nWhere was Anna? In the inn.\n"
     assert small_world.proofread(text).consistent

@@ -1,7 +1,7 @@
 """Whether a text is one of the small world: each sentence grammatical, all of them true together, every answer right. Written by hand."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tlm_book.checks import expects
@@ -24,13 +24,14 @@ class Reading(NamedTuple):
     """What `proofread` found.
 
     sentences:   how many sentences the text has, questions with their answers counted as one
-    faults:      those that are no sentences of the language, contradict what was told before, or answer wrongly
-    asked:       how many questions
+    faults:      in the text's order, those that are no sentences of the language, contradict what was told before, or answer wrongly
+    asked:       how many questions; askable: how many of them have an answer
     """
 
     sentences: int
     faults: list[Fault]
     asked: int
+    askable: int
 
     @property
     def consistent(self) -> bool:
@@ -50,47 +51,57 @@ def sentences(line: str) -> list[str]:
     return [found.strip() for found in re.findall(r'(?:[^.?"]|"[^"]*")+[.?]?|[.?"]', line) if found.strip()]
 
 
-def _read(texts: list[str], faults: list[Fault]) -> Iterator[tuple[str, Sentence]]:
+class _Told(NamedTuple):
+    """A sentence, the how many-th it is, and what it says."""
+
+    number: int
+    text: str
+    said: Sentence
+
+
+_Faults = dict[int, Fault]  # by the number of the sentence
+
+
+def _read(numbered: Iterable[tuple[int, str]], faults: _Faults) -> Iterator[_Told]:
     """The sentences that are of the language, in the order in which they happen: one that looks back comes before the one that it follows."""
     named = Named()
-    last: tuple[str, Sentence] | None = None
-    for text in texts:
+    last: _Told | None = None
+    for number, text in numbered:
         try:
-            said = read(text, named)
-            named = said.named
+            told = _Told(number, text, read(text, named))
+            named = told.said.named
         except NotGrammatical as error:
-            faults.append(Fault(text, "grammar", str(error)))
+            faults[number] = Fault(text, "grammar", str(error))
             continue
-        if said.before and not last:
-            faults.append(Fault(text, "world", "no event stands before it that it could precede"))
-        elif said.before:
-            yield text, said
+        if not told.said.before:
+            if last:
+                yield last
+            last = told
         elif last:
-            yield last
-            last = None
-        last = last if said.before else (text, said)
+            yield told
+        else:
+            faults[number] = Fault(text, "world", "no event stands before it that it could precede")
     if last:
         yield last
 
 
-def _tell(text: str, said: Sentence, world: World, faults: list[Fault]) -> World:
+def _tell(told: _Told, world: World, faults: _Faults) -> World:
     """The world after a sentence; the same world when it cannot be so."""
     try:
-        return world.after(said.event)
+        return world.after(told.said.event)
     except Contradiction as error:
-        faults.append(Fault(text, "world", str(error)))
+        faults[told.number] = Fault(told.text, "world", str(error))
         return world
 
 
-def _asked(line: str, world: World, faults: list[Fault]) -> None:
-    """A question with its answer."""
+def _asked(line: str, world: World) -> Fault | None:
+    """What is wrong with a question and its answer."""
     question, _, given = line.partition("?")
     try:
         right = answer(question + "?", world)
-        if given.strip() != right:
-            faults.append(Fault(line, "answer", f"the answer is {right!r}"))
     except NotGrammatical as error:
-        faults.append(Fault(line, "grammar", str(error)))
+        return Fault(line, "grammar", str(error))
+    return None if given.strip() == right else Fault(line, "answer", f"the answer is {right!r}")
 
 
 def proofread(text: str) -> Reading:
@@ -100,14 +111,16 @@ def proofread(text: str) -> Reading:
     TypeError for what is no text.
     """
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
-    world, faults, count, asked = World(), list[Fault](), 0, 0
+    world, faults, count, asked, askable = World(), _Faults(), 0, 0, 0
     for line in filter(None, map(str.strip, text.splitlines())):
         if "?" in line and '"' not in line:
-            count, asked = count + 1, asked + 1
-            _asked(line, world, faults)
+            fault = _asked(line, world)
+            if fault:
+                faults[count] = fault
+            count, asked, askable = count + 1, asked + 1, askable + (fault is None or fault.kind == "answer")
         else:
             texts = sentences(line)
+            for told in _read(enumerate(texts, count), faults):
+                world = _tell(told, world, faults)
             count += len(texts)
-            for sentence, said in _read(texts, faults):
-                world = _tell(sentence, said, world, faults)
-    return Reading(count, faults, asked)
+    return Reading(count, [faults[number] for number in sorted(faults)], asked, askable)

@@ -11,7 +11,7 @@ from torch import nn
 
 from tlm_book.inference import generate
 from tlm_book.loss import shift
-from tlm_book.small_world.faults import Reading, proofread
+from tlm_book.small_world.faults import proofread
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training.ngrams import KneserNey
 from tlm_book.transformer_lm import TransformerLM
@@ -41,18 +41,12 @@ def judged(texts: Sequence[str]) -> Writing:
     faults = [fault for v in verdicts for fault in v.faults]
     of_kind = {kind: sum(f.kind == kind for f in faults) for kind in ("grammar", "answer")}
     sentences = sum(v.sentences for v in verdicts)
-    asked = sum(v.asked - _unaskable(text, v) for text, v in zip(texts, verdicts))
+    asked = sum(v.askable for v in verdicts)
     return Writing(
         sentences, 1 - of_kind["grammar"] / max(1, sentences),
         len(texts), sum(v.consistent for v in verdicts) / max(1, len(texts)),
         asked, 1 - of_kind["answer"] / max(1, asked),
     )  # fmt: skip
-
-
-def _unaskable(text: str, verdict: Reading) -> int:
-    """How many of its questions have no answer, or are none of the language."""
-    lines = {line.strip() for line in text.splitlines() if "?" in line and '"' not in line}
-    return sum(fault.kind == "grammar" and fault.sentence in lines for fault in verdict.faults)
 
 
 def written_stories(model: TransformerLM, tokenizer: Tokenizer, count: int, temperature: float = 1.0, seed: int = 0) -> list[str]:

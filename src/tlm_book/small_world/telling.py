@@ -367,7 +367,8 @@ def _asked(stage: _Stage) -> list[str]:
 
 
 def stories(count: int, seed: int, levels: tuple[int, ...] = tuple(range(len(LEVELS)))) -> list[str]:
-    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1."""
+    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1, and for no levels."""
     expects_positive(count=count)
+    expects(len(levels) > 0, "levels", levels, "at least one")
     rng = random.Random(seed)
     return [story(rng.choice(levels), rng) for _ in range(count)]
