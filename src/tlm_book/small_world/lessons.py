@@ -44,7 +44,7 @@ LESSONS = (
     Lesson((L0, L1, L2, BUSY, L2, L3, L3), 320, 7),
 )
 MORE, QUESTIONS = 0.3, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
-ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1
+ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1 (the loss is a weighted mean: only their ratio counts)
 
 
 def copied(n: int, vocab_size: int, chance: random.Random) -> tuple[list[int], list[float]]:
