@@ -260,7 +260,7 @@ def mean_rows(
     model: TransformerLM, texts: Int[Tensor, "copies n"]
 ) -> Float[Tensor, "L h k"]:
     """The mean of H_i over all rows of the texts, for every head of every block: the
-    rows with which `knock_out` takes away what depends on the text. (T-knock-out)
+    rows with which `knock_out` takes away what varies from row to row. (T-knock-out)
 
     ValueError when there is no row.
     """

@@ -1026,6 +1026,7 @@ CASES = [
     Case("questions without a question", lambda: viewer.questions(None, None, ["Anna was at the mill."]), ValueError, ("stories[0]: got 'Anna was at the mill.'", "a line for each question")),
     Case("questions of a text", lambda: viewer.questions(None, None, "Anna was at the mill."), TypeError, ("stories: got a single str",)),
     Case("small world level", lambda: small_world.story(9, random.Random(0)), ValueError, ("level: got 9", "from 0 to 4")),
+    Case("small world level type", lambda: small_world.story(2.0, random.Random(0)), TypeError, ("level: got float", "a number or a Level")),
     Case("small world check", lambda: small_world.proofread(b"Anna"), TypeError, ("text: got bytes", "a str")),
     Case("small world stories 0", lambda: small_world.stories(0, seed=0), ValueError, ("count: got 0", "at least 1")),
     Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),

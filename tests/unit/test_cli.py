@@ -215,8 +215,7 @@ def test_unusual_texts(content, tmp_path):
 )
 def test_wrong_choices(options, words, text, tmp_path):
     assert refused(command("train", "--data", text, "--out", tmp_path / "m", *TINY, *options), *words)
-    kept = ["m.run"] if options == ["--lr", "1e30"] else []  # the last good state of a run that broke
-    assert [path.name for path in tmp_path.iterdir()] == kept
+    assert not list(tmp_path.iterdir())
 
 
 def test_broken_model(trained, tmp_path):

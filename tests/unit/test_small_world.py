@@ -65,7 +65,7 @@ def test_what_is_told_is_what_is_read(pattern):
         event = pattern.kind(**{f.name: values[f.name] for f in fields(pattern.kind) if f.name in slots}, **({"too": True} if pattern.too else {}))
         if pattern.kind in (w.Lies, w.Holds) and rng.random() < 0.5:
             event = replace(event, colour=rng.choice(words.COLOURS))
-        before = language.Named([who], [what]) if rng.random() < 0.5 else language.Named()
+        before = language.Named([who] if rng.random() < 0.5 else [], [what] if rng.random() < 0.5 else [], values["place"])
         text, named = language.fill(pattern, event, before, plain=False)
         read = language.read(text, before)
         assert (read.event, read.before, read.named) == (event, pattern.before, named), text
@@ -76,6 +76,7 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "no capital": ("anna was in the kitchen.", "anna was in the kitchen.", "grammar", "capital"),
     "a wrong preposition": ("Anna was at the kitchen.", "Anna was at the kitchen.", "grammar", "nowhere"),
     "a wrong article": ("Anna was in the kitchen. Anna had an key.", "Anna had an key.", "grammar", "article"),
+    "another wrong article": ("Anna was at the mill. Anna had a hourglass.", "Anna had a hourglass.", "grammar", "article"),
     "no such sentence": ("Anna was in the kitchen. Anna sang.", "Anna sang.", "grammar", "no such"),
     "half a sentence": ("Anna was in the", "Anna was in the", "grammar", "no such"),
     "a stranger": ("Anna went to the mill.", "Anna went to the mill.", "world", "told of"),
@@ -112,6 +113,21 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "in the box, not in the mill": ("Anna was at the mill. There was a box at the mill. There was a key in the box. The key was at the mill.",
                                     "The key was at the mill.", "world", "elsewhere"),
     "too late to begin": ("Anna was at the mill. Anna and Ben lived around the mill and the inn.", "Anna and Ben lived around the mill and the inn.", "world", "begun"),
+    "begun twice": ("It was raining. Anna lived around the mill. Ben lived around the inn.", "Ben lived around the inn.", "world", "begun"),
+    "rain that was there before": ("Anna was at the mill. It was raining.", "It was raining.", "world", "begun"),
+    "there was elsewhere": ("Anna was at the mill. Anna had a key. There was a box in the barn. Anna left the key there.", "Anna left the key there.", "world", "elsewhere"),
+    "met there, elsewhere": ("Anna was at the mill. Ben was at the mill. Eva was in the inn. Anna met Ben there.", "Anna met Ben there.", "world", "elsewhere"),
+    "there, but where": ("Anna met Ben there.", "Anna met Ben there.", "grammar", "nowhere"),
+    "two looks back": ("Anna was at the mill. A key lay in the barn. Anna took the key. Before that, Anna had gone to the barn. Before that, Anna had gone to the inn.",
+                       "Before that, Anna had gone to the inn.", "world", "right before"),
+    "it, which was not named": ('Anna was in the inn. Ben was in the inn. A box lay in the inn. A key lay in the box. "Where is the key?" Anna asked Ben. "It is in the box," said Ben. Anna took it.',
+                                "Anna took it.", "grammar", "nobody"),
+    "seen empty": ("Anna was at the mill. There was a box at the mill. Anna looked into the box and found nothing. A key lay in the box.",
+                   "A key lay in the box.", "world", "been told what is in the box"),
+    "the sun at night": ("The sun was shining. Night fell.", "Night fell.", "world", "sun"),
+    "the sun comes out at night": ("Night fell. The sun came out.", "The sun came out.", "world", "night"),
+    "no space": ("Anna was at the mill.Anna had a key.", "Anna had a key.", "grammar", "one space"),
+    "no space before the answer": ("Anna was at the mill.\nWhere was Anna?At the mill.", "Where was Anna?At the mill.", "answer", "At the mill"),
     "the mill and the mill": ("Anna and Ben lived around the mill and the mill.", "Anna and Ben lived around the mill and the mill.", "world", "twice"),
     "a thing is no place": ("Anna and Ben lived around the mill and the key.", "Anna and Ben lived around the mill and the key.", "grammar", "does not stand"),
     "nobody asked": ('Anna was at the mill. "It is in the inn," said Anna.', '"It is in the inn," said Anna.', "world", "asked"),
@@ -167,8 +183,8 @@ ANSWERS = """
 Anna was at the mill. Ben, a baker, was in the inn. There was a bag in the inn. Anna had a red key. Ben felt merry.
 Ben took the bag. Ben went to the mill. Anna gave Ben the key. Ben put the key into the bag. Anna wanted the key. Ben went to the hill.
 Where was the key? In the bag.
-In which place was the key? On the hill.
-In which place was the bag? On the hill.
+In which place was the key? In the bag, with Ben, on the hill.
+In which place was the bag? With Ben, on the hill.
 Where was the bag? Ben had it.
 Where was Anna? At the mill.
 Who had the bag? Ben.
@@ -176,7 +192,7 @@ Who had the key? Nobody.
 What was in the bag? The key.
 What did Ben have? The bag.
 What did Anna have? Nothing.
-Who was with Anna? Nobody.
+Who was with Anna? Anna was at the mill, Ben on the hill: nobody.
 Who gave the key to Ben? Anna.
 Where was Ben before the mill? In the inn.
 Where was Ben before the hill? At the mill.
@@ -192,6 +208,24 @@ def test_answers():
     assert verdict.consistent and verdict.asked == 18
     assert {kind for kind, question in questions.QUESTIONS.items() for line in ANSWERS.splitlines()
             if re.fullmatch(re.escape(question.text).replace(r"\{\}", r"\w+") + ".*", line)} == set(questions.QUESTIONS)  # fmt: skip
+
+
+def test_who_was_with_whom_is_thought_aloud():
+    told = "Ada was in the inn. Ben was at the mill. Eva was in the inn. Max was in the inn.\n"
+    everywhere = "Ada was in the inn, Ben at the mill, Eva in the inn, Max in the inn: "
+    for asked, others in ("Ada", "Eva and Max"), ("Eva", "Ada and Max"), ("Ben", "nobody"):
+        assert small_world.proofread(f"{told}Who was with {asked}? {everywhere}{others}.").consistent
+        assert not small_world.proofread(f"{told}Who was with {asked}? {others.capitalize()}.").consistent
+
+
+def test_before_a_place_means_before_the_last_time_and_is_asked_when_there_was_one():
+    told = "Anna was at the mill. Anna went to the inn. Anna went to the hill. Anna went to the inn.\n"
+    assert small_world.proofread(told + "Where was Anna before the inn? On the hill.").consistent
+    assert not small_world.proofread(told + "Where was Anna before the inn? At the mill.").consistent
+    world = small_world.World()
+    for event in (w.Stays("Anna", "mill"), w.Goes("Anna", "inn"), w.Goes("Anna", "hill"), w.Goes("Anna", "inn")):
+        world = world.after(event)
+    assert [names for kind, names in small_world.askable(world) if kind == "before that place"] == [("Anna", "hill")]
 
 
 def test_every_changed_answer_is_noticed():
@@ -229,10 +263,10 @@ def test_no_such_level(level):
         small_world.story(level, random.Random(0))
 
 
-@pytest.mark.parametrize("change", [{"people": 1}, {"people": 101}, {"places": 1}, {"containers": -1}, {"things": 0}, {"things": 1000}, {"plots": 101}, {"questions": -1}])
+@pytest.mark.parametrize("change", [{"people": 1}, {"people": 101}, {"people": 2.5}, {"places": 1}, {"containers": -1}, {"things": 0}, {"things": 1000}, {"plots": 101}, {"questions": -1}])
 def test_a_level_that_no_story_fits(change):
     (name, got), = change.items()
-    with pytest.raises(ValueError, match=f"level.{name}: got {got}, want from"):
+    with pytest.raises(ValueError, match=f"level.{name}: got {got}, want a whole number from"):
         small_world.story(small_world.LEVELS[2]._replace(**change), random.Random(0))
 
 

@@ -187,7 +187,7 @@ EXERCISES = [
         },
     ),
     holds(
-        "two arrays (X, Y) of shape (3, 2) whose rows 0 and 1 are equal, but not row 1 of the results",
+        "two arrays (X, Y) of shape (3, 2): row 0 of X is row 0 of Y and row 1 of X is row 1 of Y, but the results differ in row 1",
         mixed,
         [
             (np.ones((3, 2)), np.ones((3, 2))),

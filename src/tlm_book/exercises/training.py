@@ -93,9 +93,9 @@ def turned_round(answer: Any) -> Iterator[tuple[str, object]]:
 
 EXERCISES = [
     function(
-        "a function `walk_end(n_a, n_b)` for a text of n_a times a and n_b times b, which returns the end w, the loss there, and the bound that η must"
+        "a function `walk_end(n_a, n_b)` for a text of n_a times a and n_b times b, n_a ≠ n_b, which returns the end w, the loss there, and the bound that η must"
         " stay below for the walk to settle",
-        [(2, 1), (1, 1), (1, 2), (5, 3)],
+        [(2, 1), (4, 1), (1, 2), (5, 3)],
         walk,
         {
             "At the end p = logistic(w) is the share of a; you give the share itself as w.": wrong_end(0, lambda n_a, n_b, w: n_a / (n_a + n_b)),

@@ -209,7 +209,7 @@ EXERCISES = [
         },
     ),
     holds(
-        "a function that changes a `TransformerLM` made by `Config.llama` in place: all gains of its RMS norms become 1, and its logits stay",
+        "a function that changes a `TransformerLM` made by `Config.llama` in place: all gains of its norms $N$ become 1, and its logits stay",
         folded,
         [
             lambda model: None,

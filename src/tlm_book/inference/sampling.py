@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_positive, with_suggestions
 from tlm_book.transformer_lm import TransformerLM
@@ -49,8 +50,7 @@ def cut_tail(
         sorted_p[..., k:] = 0
         if top_p is not None:
             mass = sorted_p.cumsum(-1)
-            before = mass - sorted_p  # of all tokens that stand before
-            before[..., 1:] = mass[..., :-1]
+            before = F.pad(mass[..., :-1], (1, 0))  # of all tokens that stand before
             sorted_p[before >= top_p * mass[..., -1:]] = 0
         p = torch.zeros_like(p).scatter(-1, order, sorted_p)
     if min_p is not None:

@@ -57,7 +57,7 @@ class Lives(Event):
     places: tuple[str, ...]
 
     def happen(self, world: World) -> None:
-        _need(not world.where, "the story has begun")
+        _need(world.last is None or (isinstance(world.last, Begins) and world.last.already), "the story has begun")
         for names in (self.people, self.places):
             _need(len(set(names)) == len(names), "a name comes twice")
 
@@ -92,10 +92,11 @@ class Lies(Event):
 
     def happen(self, world: World) -> None:
         _new(world, self.what)
-        _need(sort_of(self.where) != "person", f"{self.where} is a person")
+        _need(sort_of(self.where) in ("place", "container"), f"{self.where} is neither a place nor a container")
         if sort_of(self.where) == "container":
             _known(world, self.where)
             _need(sort_of(self.what) == "thing", "containers are not put into containers")
+            _need(not world.looked_into.get(self.where), f"it has been told what is in the {self.where}")
         world.where[self.what] = self.where
         _not_alone(world, self.what, self.too)
         if self.colour:
@@ -131,6 +132,7 @@ class Goes(Event):
 
     def happen(self, world: World) -> None:
         _known(world, self.who)
+        _need(sort_of(self.place) == "place", f"{self.place} is no place")
         _need(world.where[self.who] != self.place, f"{self.who} is there already")
         world.where[self.who] = self.place
         world.path[self.who].append(self.place)
@@ -152,13 +154,15 @@ class GoesWith(Event):
 
 @dataclass(frozen=True)
 class Meets(Event):
-    """Two are in one place."""
+    """Two are in one place, which may be named."""
 
     who: str
     other: str
+    place: str = ""
 
     def happen(self, world: World) -> None:
         _together(world, self.who, self.other)
+        _need(self.place in ("", world.where[self.who]), f"{self.who} is elsewhere")
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,7 @@ class Finds(Event):
     def happen(self, world: World) -> None:
         _within_reach(world, self.who, self.container)
         _need(sorted(world.inside(self.container)) == sorted(self.found), f"something else is in the {self.container}")
+        world.looked_into[self.container] = True
 
 
 @dataclass(frozen=True)
@@ -364,13 +369,15 @@ class Gets(Event):
 
 @dataclass(frozen=True)
 class Begins(Event):
-    """The weather becomes so, or is so when the story begins; before, nothing was told of it."""
+    """The weather becomes so, when there is none; or it is `already` so, which is said first of all."""
 
     weather: str
     already: bool = False
 
     def happen(self, world: World) -> None:
+        _need(not self.already or world.last is None, "the story has begun")
         _need(not world.weather, f"it is {world.weather}")
+        _need((self.weather, world.time) != ("sunny", "night"), "it is night")
         world.weather = self.weather
 
 
@@ -394,4 +401,5 @@ class Turns(Event):
     def happen(self, world: World) -> None:
         later = TIMES.index(self.time) > TIMES.index(world.time) if world.time else True
         _need(later or (world.time == "night" and self.time == "morning"), f"it is {world.time} already")
+        _need((world.weather, self.time) != ("sunny", "night"), "the sun is shining")
         world.time = self.time

@@ -66,6 +66,7 @@ def _read(numbered: Iterable[tuple[int, str]], faults: _Faults) -> Iterator[_Tol
     """The sentences that are of the language, in the order in which they happen: one that looks back comes before the one that it follows."""
     named = Named()
     last: _Told | None = None
+    looked_back = False
     for number, text in numbered:
         try:
             told = _Told(number, text, read(text, named))
@@ -76,11 +77,12 @@ def _read(numbered: Iterable[tuple[int, str]], faults: _Faults) -> Iterator[_Tol
         if not told.said.before:
             if last:
                 yield last
-            last = told
-        elif last:
+            last, looked_back = told, False
+        elif last and not looked_back:
+            looked_back = True
             yield told
         else:
-            faults[number] = Fault(text, "world", "no event stands before it that it could precede")
+            faults[number] = Fault(text, "world", "no event stands right before it that it could precede")
     if last:
         yield last
 
@@ -101,13 +103,14 @@ def _asked(line: str, world: World) -> Fault | None:
         right = answer(question + "?", world)
     except NotGrammatical as error:
         return Fault(line, "grammar", str(error))
-    return None if given.strip() == right else Fault(line, "answer", f"the answer is {right!r}")
+    return None if given == " " + right else Fault(line, "answer", f"the answer is {right!r}")
 
 
 def proofread(text: str) -> Reading:
     """Read a story with its questions, and say which sentences break the language or the world.
 
-    A line is either prose or a question with its answer ("Who had the key? Anna."). A sentence with a fault is left out of what follows.
+    A line is either prose or a question with its answer ("Who had the key? Anna."). A sentence with a fault leaves
+    the world as it is; the next one's pronouns may still mean whom it names. Sentences, questions and answers are one space apart.
     TypeError for what is no text.
     """
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
@@ -120,7 +123,10 @@ def proofread(text: str) -> Reading:
             count, asked, askable = count + 1, asked + 1, askable + (fault is None or fault.kind == "answer")
         else:
             texts = sentences(line)
+            apart = next((k for k in range(len(texts)) if not line.startswith(" ".join(texts[: k + 1]))), None)
             for told in _read(enumerate(texts, count), faults):
                 world = _tell(told, world, faults)
+            if apart is not None:
+                faults.setdefault(count + apart, Fault(texts[apart], "grammar", "sentences are one space apart"))
             count += len(texts)
     return Reading(count, [faults[number] for number in sorted(faults)], asked, askable)

@@ -4,11 +4,12 @@ A pattern is a sentence with slots. `{place:to}` stands for "to the mill" when t
 to read is to find the pattern that a sentence fits, and what stands in its slots. So whatever can be told can be read, and nothing else.
 
 "She" and "he" at the beginning of a sentence mean the one woman or man whom the sentence before names; "it" means the one thing or container that it names.
+"There" means the place that was named last.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from tlm_book.small_world.words import (
     WEATHER,
     article,
     said,
-    sort_of,
+    where_it_is,
 )
 from tlm_book.small_world.world import Event
 
@@ -39,15 +40,18 @@ class NotGrammatical(Exception):
 
 @dataclass
 class Named:
-    """Whom and what a sentence names, in order; the next one's pronouns are read by it."""
+    """Whom and what a sentence names, in order, and the place that has been named last; the next one's pronouns are read by it."""
 
     people: list[str] = field(default_factory=list)
     things: list[str] = field(default_factory=list)
+    place: str = ""
 
     def add(self, *names: str) -> None:
         for name in names:
             group = self.people if name in PEOPLE else self.things
-            if name not in PLACES and name not in group:
+            if name in PLACES:
+                self.place = name
+            elif name not in group:
                 group.append(name)
 
     def meant_by(self, pronoun: str) -> str:
@@ -67,16 +71,12 @@ class Named:
 
 
 TELLINGS: dict[type, list[str]] = {
-    w.Lives: ["{people:names} lived around {places:list}.", "{people:names} knew {places:list} well."],
+    w.Lives: ["{people:names} lived around {places:list}.", "{people:names} often came to {places:list}."],
     w.Stays: [
         "{who:name} was {place:at}.", "{who:name}, {trade:a}, was {place:at}.", "{place:At} was {who:name}.",
-        "There was {trade:a} called {who:name} {place:at}.", "{who:name} lived as {trade:a} and was {place:at} now.",
-        "{who:name} was {place:at}, too.", "{who:name}, {trade:a}, was {place:at}, too.",
+        "There was {trade:a} called {who:name} {place:at}.",
     ],
-    w.Lies: [
-        "There was {what:a} {where:at}.", "{what:A} lay {where:at}.", "{where:At} lay {what:a}.", "{what:A} could be seen {where:at}.",
-        "There was {what:a} {where:at}, too.", "{what:A} lay {where:at}, too.", "{what:A} could be seen {where:at}, too.",
-    ],
+    w.Lies: ["There was {what:a} {where:at}.", "{what:A} lay {where:at}.", "{where:At} lay {what:a}.", "{what:A} could be seen {where:at}."],
     w.Holds: ["{who:subject} had {what:a}.", "{who:subject} held {what:a}.", "{who:subject} was carrying {what:a}."],
     w.Goes: [
         "{who:subject} went {place:to}.", "{who:subject} went {how} {place:to}.", "{who:subject} walked {place:to}.", "{who:subject} ran {place:to}.",
@@ -84,11 +84,11 @@ TELLINGS: dict[type, list[str]] = {
         "Then {who:name} went {place:to}.", "Off went {who:name} {place:to}.",
     ],
     w.GoesWith: ["{who:name} and {other:name} went {place:to}.", "{who:subject} went {place:to} with {other:name}.", "Together {who:name} and {other:name} walked {place:to}."],
-    w.Meets: ["{who:subject} met {other:name} there.", "There {who:name} met {other:name}.", "{who:name} and {other:name} greeted each other."],
+    w.Meets: ["{who:subject} met {other:name} {place:there}.", "{place:there} {who:name} met {other:name}.", "{who:name} and {other:name} greeted each other."],
     w.Takes: [
         "{who:subject} took {what:object}.", "{who:subject} picked up {what:the}.", "{what:The} was picked up by {who:name}.",
         "{who:subject} found {what:the} and took it along.", "Then {who:name} took {what:the}.",
-        "{who:subject} took {what:object} {place:at}.", "{who:subject} picked up {what:the} {place:at}.", "{what:The} was picked up {place:at} by {who:name}.",
+        "{who:subject} took {what:object} {place:at}.", "{who:subject} picked up {what:the} {place:at}.", "{place:At} {who:name} picked up {what:the}.",
         "{who:subject} found {what:the} {place:at} and took it along.",
     ],
     w.TakesOut: ["{who:subject} took {what:the} out of {container:the}.", "{what:The} was taken out of {container:the} by {who:name}.", "Out of {container:the} {who:name} took {what:the}."],
@@ -97,19 +97,19 @@ TELLINGS: dict[type, list[str]] = {
         "Then {who:name} laid {what:the} into {container:the}.",
     ],
     w.PutsDown: [
-        "{who:subject} left {what:object} {place:at}.", "{who:subject} put {what:object} down {place:at}.", "{what:The} was left {place:at} by {who:name}.",
-        "{who:subject} left {what:object} there.", "{who:subject} put {what:object} down.",
+        "{who:subject} left {what:object} {place:at}.", "{who:subject} put {what:object} down {place:at}.", "{place:At} {who:name} left {what:the}.",
+        "{who:subject} left {what:object} {place:there}.", "{who:subject} put {what:object} down.",
     ],
     w.Gives: [
         "{who:subject} gave {other:name} {what:the}.", "{who:subject} gave {what:object} to {other:name}.", "{what:The} was given to {other:name} by {who:name}.",
         "{who:subject} handed {what:the} to {other:name}.", "{other:name} got {what:the} from {who:name}.", '"Take {what:the}," said {who:name} to {other:name}, and so it was done.',
     ],
     w.Thanks: ["{who:subject} thanked {other:name}.", '"Thank you, {other:name}," said {who:name}.'],
-    w.Finds: ["{who:subject} looked into {container:the} and found {found:list}.", "{who:subject} opened {container:the}: it held {found:list}."],
+    w.Finds: ["{who:subject} looked into {container:the} and found {found:list}.", "{who:subject} looked into {container:the}: it held {found:list}."],
     w.Asks: ['"Where is {what:the}?" {who:name} asked {other:name}.', "{who:subject} asked {other:name} for {what:the}.", '"Have you seen {what:the}?" asked {who:name}, and {other:name} thought.'],
     w.Tells: ['"It is {where:at}," said {who:name}.', '"You will find it {where:at}," {who:name} answered.'],
-    w.IsAt: ["{who:name} was {place:at} then.", "Meanwhile {who:name} was {place:at}.", "{who:name} happened to be {place:at}, too.", "Meanwhile {who:name} was {place:at}, too."],
-    w.IsIn: ["{what:The} was {where:at}.", "{what:The} could be found {where:at}.", "{what:The} was {where:at}, too.", "{what:The} could be found {where:at}, too."],
+    w.IsAt: ["{who:name} was {place:at} then.", "Meanwhile {who:name} was {place:at}.", "{who:name} happened to be {place:at}.", "Meanwhile {who:name} happened to be {place:at}."],
+    w.IsIn: ["{what:The} was {where:at}.", "{what:The} could be found {where:at}."],
     w.Feels: ["{who:subject} was {mood}.", "{who:subject} felt {mood}."],
     w.Wants: ["{who:subject} wanted {what:the}.", "{who:subject} wished for {what:the}.", "{who:subject} was looking for {what:the}."],
     w.Gets: ["Now {who:name} had {what:the} at last.", "At last {who:name} had {what:the}, and all was well.", "So {who:name} got the wish and held {what:the}."],
@@ -117,6 +117,8 @@ TELLINGS: dict[type, list[str]] = {
     w.Ends: ["{weather:over}"],
     w.Turns: ["{time:comes}"],
 }  # fmt: skip
+
+TOO = ", too."
 
 # What happened before the event that has just been told.
 BEFORE: dict[type, list[str]] = {
@@ -150,7 +152,7 @@ class Pattern(NamedTuple):
     @property
     def too(self) -> bool:
         """Whether it says that somebody or something else is there."""
-        return self.text.endswith(", too.")
+        return self.text.endswith(TOO)
 
 
 # A slot's form in a regular expression; which nouns and names stand there is looked up afterwards.
@@ -158,7 +160,7 @@ _COLOURED = f"(?:(?:{'|'.join(COLOURS)}) )?" + r"\w+"
 _THE, _A, _AT = r"the \w+", f"an? {_COLOURED}", r"(?:in|at|on|by) the \w+|with \w+"
 _EXPRESSIONS = {
     "name": r"[A-Z][a-z]+", "subject": r"[A-Z][a-z]+|she|he", "the": _THE, "object": f"{_THE}|it", "a": _A, "to": r"to the \w+", "at": _AT, "list": r".+", "names": r".+",
-    "": r"\w+", "sky": ".+", "over": ".+", "comes": ".+",
+    "": r"\w+", "there": "there", "sky": ".+", "over": ".+", "comes": ".+",
 }  # fmt: skip
 
 
@@ -190,9 +192,10 @@ def compiled(kind: type, text: str, before: bool = False) -> Pattern:
 
 @cache
 def patterns() -> dict[tuple[type, bool], list[Pattern]]:
-    """All patterns, by the kind of event and by whether they look back."""
+    """All patterns, by the kind of event and by whether they look back. Where an event has `too`, each has a twin that says so at its end."""
+    twins = lambda kind, texts: [*texts, *(text[:-1] + TOO for text in texts)] if hasattr(kind, "too") else texts
     return {
-        (kind, before): [compiled(kind, text, before) for text in texts]
+        (kind, before): [compiled(kind, text, before) for text in twins(kind, texts)]
         for before, table in ((False, TELLINGS), (True, BEFORE))
         for kind, texts in table.items()
     }
@@ -214,8 +217,9 @@ def _phrase(form: str, value: Any, colour: str, before: Named, plain: bool) -> s
         case "to":
             return f"to the {value}"
         case "at":
-            sort = sort_of(value)
-            return f"with {value}" if sort == "person" else f"{PLACES.get(value, 'in')} the {value}"
+            return where_it_is(value)
+        case "there":
+            return "there"
         case "list":
             return said([f"the {name}" for name in value]) if value else "nothing"
         case "names":
@@ -226,15 +230,20 @@ def _phrase(form: str, value: Any, colour: str, before: Named, plain: bool) -> s
 def fill(pattern: Pattern, event: Any, before: Named, plain: bool) -> tuple[str, Named]:
     """The event in this pattern's words, and whom and what they name; `before` is what the sentence before it names."""
     if pattern.kind in (w.Begins, w.Ends, w.Turns):
-        return _sky(event), Named()
-    named, text = Named(), pattern.text
+        return _sky(event), Named(place=before.place)
+    named, text = Named(place=before.place), pattern.text
     for name, form in pattern.slots:
         value = getattr(event, name)
         colour = getattr(event, "colour", "") if name == "what" else ""
         text = text.replace(f"{{{name}:{form}}}" if form else f"{{{name}}}", _phrase(form, value, colour, before, plain), 1)
         if form and name != "trade":
             named.add(*(value if isinstance(value, tuple) else [value]))
-    return raised(text), named
+    return raised(text), _after(pattern, named)
+
+
+def _after(pattern: Pattern, named: Named) -> Named:
+    """What a sentence leaves to the next: "It is in the box" speaks of a thing that it does not name, so "it" means nothing after it."""
+    return replace(named, things=[]) if pattern.kind is w.Tells else named
 
 
 def _sky(event: Any) -> str:
@@ -272,6 +281,10 @@ def _value(form: str, name: str, phrase: str, before: Named) -> Any:
             return _one_of(phrase.split()[-1], PLACES)
         case "at":
             return _at(phrase)
+        case "there":
+            if not before.place:
+                raise NotGrammatical("'there' could mean nowhere")
+            return before.place
         case "list":
             names = [] if phrase == "nothing" else [part.removeprefix("the ") for part in re.split(", | and ", phrase)]
             if (said([f"the {n}" for n in names]) if names else "nothing") != phrase:
@@ -313,7 +326,7 @@ def _skies() -> dict[str, Event]:
 
 
 def _fitting(sentence: str) -> Iterator[tuple[Pattern, re.Match[str]]]:
-    for group in patterns().values():
+    for group in patterns().values() if sentence.endswith(".") else ():
         for pattern in group:
             if pattern.slots[0][1] not in ("sky", "over", "comes") and (found := pattern.expression.fullmatch(sentence)):
                 yield pattern, found
@@ -322,11 +335,11 @@ def _fitting(sentence: str) -> Iterator[tuple[Pattern, re.Match[str]]]:
 def read(sentence: str, before: Named) -> Sentence:
     """What a sentence says; `before` is what the sentence before it names. NotGrammatical when it is no sentence of the language."""
     if sentence in _skies():
-        return Sentence(_skies()[sentence], False, Named())
+        return Sentence(_skies()[sentence], False, Named(place=before.place))
     why = NotGrammatical("no such sentence")
     for pattern, found in _fitting(lowered(sentence)):
         values: dict[str, Any] = {"too": pattern.too}
-        named = Named()
+        named = Named(place=before.place)
         try:
             for (name, form), phrase in zip(pattern.slots, found.groups()):
                 if form == "a" and name == "what":
@@ -339,5 +352,5 @@ def read(sentence: str, before: Named) -> Sentence:
             why = error
             continue
         allowed = {f.name for f in fields(pattern.kind)}
-        return Sentence(pattern.kind(**{k: v for k, v in values.items() if k in allowed}), pattern.before, named)
+        return Sentence(pattern.kind(**{k: v for k, v in values.items() if k in allowed}), pattern.before, _after(pattern, named))
     raise why

@@ -7,9 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tlm_book.small_world.events import Stays
 from tlm_book.small_world.judging import marked
+from tlm_book.small_world.questions import answer
 from tlm_book.small_world.telling import LEVELS, Level, story
-from tlm_book.small_world.words import PEOPLE, PLACES, THINGS, said
+from tlm_book.small_world.words import PEOPLE, PLACES, THINGS
+from tlm_book.small_world.world import World
 from tlm_book.tokenization import Tokenizer
 
 __all__ = ["COMPANY", "COPY", "FACTS", "LESSONS", "Lesson", "batch_of", "company", "copied", "facts", "row_of", "text_of"]
@@ -41,7 +44,8 @@ LESSONS = (
     Lesson((COPY, FACTS, COMPANY, THREE, L0, L0), 128, 12, 0.85, most=2000),
     Lesson((COPY, COMPANY, THREE, L0, DEEDS, DEEDS, L1, L1), 192, 9, 0.8, most=1200),
     Lesson((COPY, COMPANY, THREE, L0, DEEDS, L1, BUSY, L2, L2), 256, 8, 0.8, most=1200),
-    Lesson((L0, L1, L2, BUSY, L2, L3, L3), 320, 7),
+    Lesson((L0, L1, L2, BUSY, L2, L3, L3), 320, 7, most=7800),
+    Lesson((L0, L1, L2, BUSY, COMPANY, L3, L3, L0, L1, L2, BUSY, L2, L3, L3), 320, 7),
 )
 MORE, QUESTIONS = 0.3, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
 ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1 (the loss is a weighted mean: only their ratio counts)
@@ -66,11 +70,12 @@ def facts(chance: random.Random) -> str:
 def company(chance: random.Random) -> str:
     """Who was where, and who was with whom."""
     names, places = chance.sample(list(PEOPLE), k=chance.randint(2, 5)), chance.sample(list(PLACES), k=2)
-    where = {name: chance.choice(places) for name in names}
-    told = " ".join(f"{name} was {PLACES[p]} the {p}." for name, p in where.items())
-    others = {name: [o for o in names if o != name and where[o] == where[name]] or ["Nobody"] for name in names}
-    asked = "".join(f"Who was with {name}? {said(others[name])}.\n" for name in chance.sample(names, k=len(names)))
-    return f"{told}\n{asked}"
+    world = World()
+    for name in names:
+        world = world.after(Stays(name, chance.choice(places)))
+    told = " ".join(f"{name} was {PLACES[p]} the {p}." for name, p in world.where.items())
+    asked = [f"Who was with {name}?" for name in chance.sample(names, k=len(names))]
+    return "\n".join([told, *(f"{question} {answer(question, world)}" for question in asked)]) + "\n"
 
 
 def text_of(kind: Level | str, chance: random.Random) -> str:

@@ -1,11 +1,16 @@
-"""What can be asked of a story, and the one right answer to each question. Written by hand."""
+"""What can be asked of a story, and the one right answer to each question. Written by hand.
+
+Lists name people and things in the order in which the story introduced them. What somebody has, or what is in a container, is what is there itself, not what is
+in it in turn. What somebody wanted can be asked until they are said to have it. Before a place means before one came there last; the simulator
+asks so only when one came there once.
+"""
 
 import re
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from tlm_book.small_world.language import NotGrammatical
+from tlm_book.small_world.language import NotGrammatical, raised
 from tlm_book.small_world.words import (
     CONTAINERS,
     PEOPLE,
@@ -13,6 +18,7 @@ from tlm_book.small_world.words import (
     THINGS,
     said,
     sort_of,
+    where_it_is,
 )
 from tlm_book.small_world.world import World
 
@@ -20,12 +26,13 @@ __all__ = ["QUESTIONS", "Question", "answer", "askable"]
 
 
 class Question(NamedTuple):
-    """A question with up to two names in it: what they name, and the answer."""
+    """A question with up to two names in it: what they name, the answer, when it makes sense, and when no reader could take it otherwise."""
 
     text: str
     sorts: tuple[str, ...]
     answer: Callable[..., str]
     makes_sense: Callable[..., object] = lambda world, *names: True
+    clear: Callable[..., object] = lambda world, *names: True
 
 
 def _nobody(names: list[str]) -> str:
@@ -33,18 +40,24 @@ def _nobody(names: list[str]) -> str:
 
 
 def _things(names: list[str]) -> str:
-    words = said([f"the {name}" for name in names]) if names else "nothing"
-    return words[0].upper() + words[1:] + "."
+    return raised(said([f"the {name}" for name in names]) if names else "nothing") + "."
 
 
-def _somewhere(where: str) -> str:
-    preposition = PLACES.get(where, "in")
-    return f"{preposition.capitalize()} the {where}."
+def _somewhere(*where: str) -> str:
+    return raised(", ".join(map(where_it_is, where))) + "."
 
 
 def _where(world: World, what: str) -> str:
     where = world.where[what]
     return f"{where} had it." if sort_of(where) == "person" else _somewhere(where)
+
+
+def _company(world: World, who: str) -> str:
+    """Aloud: first where everybody was, then who was where `who` was."""
+    first, *rest = world.all("person")
+    everywhere = ", ".join([f"{first} was {where_it_is(world.where[first])}", *(f"{name} {where_it_is(world.where[name])}" for name in rest)])
+    others = [name for name in world.at(world.where[who]) if name != who]
+    return f"{everywhere}: {said(others) if others else 'nobody'}."
 
 
 def _before(world: World, who: str, place: str) -> str:
@@ -58,20 +71,19 @@ def _bearer(world: World, what: str) -> list[str]:
 
 QUESTIONS = {
     "where is it": Question("Where was the {}?", ("object",), _where),
-    "in which place": Question("In which place was the {}?", ("object",), lambda world, what: _somewhere(world.place_of(what))),
+    "in which place": Question("In which place was the {}?", ("object",), lambda world, what: _somewhere(*world.way_to(what))),
     "where is who": Question("Where was {}?", ("person",), lambda world, who: _somewhere(world.where[who])),
     "who has it": Question("Who had the {}?", ("object",), lambda world, what: _nobody(_bearer(world, what))),
     "what is in it": Question("What was in the {}?", ("container",), lambda world, box: _things(world.inside(box))),
     "what has who": Question("What did {} have?", ("person",), lambda world, who: _things(world.inside(who))),
-    "with whom": Question(
-        "Who was with {}?", ("person",), lambda world, who: _nobody([other for other in world.at(world.where[who]) if other != who])
-    ),
+    "with whom": Question("Who was with {}?", ("person",), _company),
     "who gave it": Question(
         "Who gave the {} to {}?", ("object", "person"), lambda world, what, who: world.giver[what, who] + ".",
         lambda world, what, who: (what, who) in world.giver,
     ),
     "before that place": Question(
-        "Where was {} before the {}?", ("person", "place"), _before, lambda world, who, place: place in world.path[who][1:]
+        "Where was {} before the {}?", ("person", "place"), _before, lambda world, who, place: place in world.path[who][1:],
+        lambda world, who, place: world.path[who][1:].count(place) == 1,
     ),
     "what colour": Question(
         "What colour was the {}?", ("object",), lambda world, what: world.colour[what].capitalize() + ".", lambda world, what: what in world.colour
@@ -100,7 +112,7 @@ def _fits(world: World, kind: str, names: tuple[str, ...]) -> bool:
 
 
 def askable(world: World) -> list[tuple[str, tuple[str, ...]]]:
-    """Every question that has an answer in this world, as (kind, names)."""
+    """Every question that has one clear answer in this world, as (kind, names)."""
     objects = [*world.all("thing"), *world.all("container")]
     names = {"object": objects, "container": world.all("container"), "person": world.all("person"),
              "place": sorted({place for path in world.path.values() for place in path})}  # fmt: skip
@@ -109,7 +121,7 @@ def askable(world: World) -> list[tuple[str, tuple[str, ...]]]:
         rest = names[question.sorts[1]] if len(question.sorts) == 2 else None
         for name in names[question.sorts[0]]:
             found += [(kind, (name, other)) for other in rest] if rest is not None else [(kind, (name,))]
-    return [(kind, of) for kind, of in found if _fits(world, kind, of)]
+    return [(kind, of) for kind, of in found if _fits(world, kind, of) and QUESTIONS[kind].clear(world, *of)]
 
 
 def answer(question: str, world: World) -> str:

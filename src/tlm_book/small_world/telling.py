@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import tlm_book.small_world.events as w
 from tlm_book.checks import expects, expects_positive
@@ -35,7 +36,7 @@ class Level(NamedTuple):
     things: int
     plots: int
     questions: int
-    plain: bool = False  # neither pronouns, colours, looks back, weather nor moods
+    plain: bool = False  # neither pronouns, colours, trades, manners of going, looks back, weather, times of day nor moods
 
 
 LEVELS = (
@@ -73,6 +74,8 @@ class _Stage:
         self.clear |= placed
         if (named := getattr(event, "place", "") or getattr(event, "where", "")) in PLACES:
             self.here, self.lately = named, placed
+        else:
+            self.lately |= {(name, where) for name, where in placed if where == self.here}
 
     def placed_by(self, event: Event) -> set[tuple[str, str]]:
         """Who and what an event that has just happened says to be where: people when it names a place, things when it moves them or tells of them."""
@@ -131,6 +134,9 @@ class _Stage:
         if self.rng.random() < 0.4:
             self.do(w.Thanks(other, who))
 
+    def meet(self, who: str, other: str) -> None:
+        self.do(w.Meets(who, other, self.world.where[who] if self.rng.random() < 0.7 else ""))
+
     def leave(self, who: str, what: str) -> None:
         self.do(w.PutsDown(who, what, self.world.where[who] if self.rng.random() < 0.85 else ""))
 
@@ -174,15 +180,17 @@ def _wish(stage: _Stage) -> None:
 
 
 def _present(stage: _Stage) -> None:
-    """Somebody brings somebody a thing."""
+    """Somebody brings somebody a thing, but not back to whom it came from."""
     who, what = stage.anyone(), stage.anything()
-    stage.fetch(who, what)
     other = stage.another(who)
+    if other in (*stage.world.way_to(what), stage.world.giver.get((what, who))):
+        return _errand(stage)
+    stage.fetch(who, what)
     stage.recall(other)
     stage.go(who, stage.world.where[other])
     if stage.rng.random() < 0.3:
-        stage.do(w.Meets(who, other))
-    stage.give(who, what, other)
+        stage.meet(who, other)
+    return stage.give(who, what, other)
 
 
 def _tidy(stage: _Stage) -> None:
@@ -217,10 +225,12 @@ def _walk(stage: _Stage) -> None:
     """Somebody goes somewhere, and may meet somebody."""
     who = stage.anyone()
     stage.go(who)
+    if isinstance(stage.events[-1], w.GoesWith):
+        return
     other = stage.another(who)
     stage.recall(other)
     if stage.world.where[who] == stage.world.where[other] and stage.rng.random() < 0.8:
-        stage.do(w.Meets(who, other))
+        stage.meet(who, other)
 
 
 def _move(stage: _Stage) -> None:
@@ -255,10 +265,13 @@ def _sky(stage: _Stage) -> None:
         if stage.world.weather:
             stage.do(w.Ends(stage.world.weather))
         else:
-            stage.do(w.Begins(stage.rng.choice(list(WEATHER))))
+            stage.do(w.Begins(stage.rng.choice([weather for weather in WEATHER if (weather, stage.world.time) != ("sunny", "night")])))
     elif which == 1:
         now = stage.world.time
-        stage.do(w.Turns("morning" if now == "night" else TIMES[TIMES.index(now) + 1] if now else stage.rng.choice(TIMES)))
+        time = "morning" if now == "night" else TIMES[TIMES.index(now) + 1] if now else stage.rng.choice(TIMES)
+        if time == "night" and stage.world.weather == "sunny":
+            stage.do(w.Ends("sunny"))
+        stage.do(w.Turns(time))
     else:
         stage.do(w.Feels(stage.anyone(), stage.rng.choice(MOODS)))
 
@@ -277,8 +290,8 @@ def _beginning(stage: _Stage) -> None:
     for who in people:
         place = rng.choice(stage.places)
         stage.do(w.Stays(who, place, "" if level.plain or rng.random() < 0.6 else rng.choice(TRADES), place == stage.here))
-    containers = rng.sample(CONTAINERS, level.containers)
-    for what in [*containers, *rng.sample(THINGS, level.things)]:
+    containers = sorted(rng.sample(CONTAINERS, level.containers))
+    for what in [*containers, *sorted(rng.sample(THINGS, level.things))]:
         colour = "" if level.plain or what in containers or rng.random() < 0.5 else rng.choice(COLOURS)
         chance = rng.random()
         if chance < 0.2:
@@ -314,7 +327,9 @@ def _may_wait(event: Event, following: Event | None) -> bool:
 
 
 def _worded(event: Event, before: bool, named: Named, rng: random.Random, plain: bool) -> tuple[str, Named]:
-    fitting = [p for p in patterns()[type(event), before] if before or _complete(p, event)]
+    if isinstance(event, w.Meets) and event.place != named.place:
+        event = replace(event, place="")
+    fitting = [p for p in patterns()[type(event), before] if before or (_complete(p, event) and _clear(p, event, named))]
     pattern = fitting[0] if plain and rng.random() < 0.7 else rng.choice(fitting)
     return fill(pattern, event, named, plain or rng.random() < 0.5)
 
@@ -326,21 +341,29 @@ def _complete(pattern: Pattern, event: Event) -> bool:
     )
 
 
+def _clear(pattern: Pattern, event: Any, named: Named) -> bool:
+    """"There" means the place that was named last."""
+    return ("place", "there") not in pattern.slots or event.place == named.place
+
+
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
-    ValueError for a number that is no level, and for a `Level` with fewer than two people or places, without a thing, or larger than there are words.
+    ValueError for a number that is no level, and for a `Level` with fewer than two people or places, without a thing, or larger than there are words;
+    TypeError for what is neither.
 
     >>> print(story(0, random.Random(6)), end="")
-    Ada and Astrid knew the forest, the sea and the valley well. Ada was in the forest. Astrid was in the valley. There was a puzzle in the valley, too. There was a net in the forest. The puzzle could be found in the valley. Meanwhile Ada was in the forest. Ada went to the valley. Ada took the puzzle. Astrid happened to be in the valley, too. Ada met Astrid there. Ada gave Astrid the puzzle.
-    Where was the puzzle? Astrid had it.
-    Who was with Astrid? Ada.
-    Who had the puzzle? Astrid.
+    Ada and Astrid lived around the forest, the sea and the valley. Ada was in the forest. In the valley was Astrid. In the valley lay a nut, too. In the forest lay a quill. The nut was in the valley. Ada was in the forest then. Ada went to the valley. Ada took the nut in the valley. Astrid was in the valley then, too. Astrid got the nut from Ada.
+    Who had the nut? Astrid.
+    Who was with Ada? Ada was in the valley, Astrid in the valley: Astrid.
+    Who gave the nut to Astrid? Ada.
     """
+    expects(isinstance(level, (int, Level)), "level", type(level).__name__, "a number or a Level", TypeError)
     if isinstance(level, int):
         expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
         level = LEVELS[level]
     for name, (low, high) in _RANGES.items():
-        expects(low <= (got := getattr(level, name)) <= high, f"level.{name}", got, f"from {low} to {high}")
+        got = getattr(level, name)
+        expects(isinstance(got, int) and low <= got <= high, f"level.{name}", got, f"a whole number from {low} to {high}")
     stage = _Stage(level, rng)
     _beginning(stage)
     plots = rng.choices(_PLOTS[:7] if level.plain else _PLOTS, _CHANCES[:7] if level.plain else _CHANCES, k=level.plots)
@@ -361,7 +384,7 @@ def _asked(stage: _Stage) -> list[str]:
     wanted = min(stage.level.questions, sum(map(len, found.values())))
     while len(lines) < wanted:
         line = stage.rng.choice(found[stage.rng.choice(list(found))])
-        if not line.endswith(("Nothing.", "Nobody.")) or stage.rng.random() < 0.3:
+        if not line.endswith(("Nothing.", "Nobody.", "nobody.")) or stage.rng.random() < 0.3:
             lines[line] = None
     return list(lines)
 

@@ -1,6 +1,6 @@
 """The words of the small world: who lives in it, where they go, what they carry. Written by hand."""
 
-__all__ = ["COLOURS", "CONTAINERS", "MOODS", "PEOPLE", "PLACES", "THINGS", "TIMES", "TRADES", "WAYS", "WEATHER", "article", "said", "sort_of"]
+__all__ = ["COLOURS", "CONTAINERS", "MOODS", "PEOPLE", "PLACES", "THINGS", "TIMES", "TRADES", "WAYS", "WEATHER", "article", "said", "sort_of", "where_it_is"]
 
 _WOMEN = """
 Ada Agnes Alma Anna Astrid Bella Carla Clara Dora Edith Ella Emma Eva Flora Freya Grace Greta Hanna Helga Ida Ines Ingrid Irma Jana
@@ -30,13 +30,13 @@ acorn anchor apple apron arrow axe ball balloon banana bandage banner bead bell 
 branch brick broom brooch brush button cabbage cake calendar camera candle cap card carrot chain cheese cherry chisel clock
 cloak clover coat coconut coin comb compass cookie cork crayon crown cup cushion dagger diamond dice dictionary doll dress drum egg
 envelope fan feather fiddle fig file flag flask flower flute fork frame frog funnel gem glove goblet grape hammer harp
-hat helmet herb hook horn hourglass ink jacket jewel jug kettle key kite knife lace ladle lamp lantern leaf lemon lens letter
+hat helmet herb hook horn hourglass jacket jewel jug kettle key kite knife ladle lamp lantern leaf lemon lens letter
 lock locket lute magnet map marble mask medal melon mirror mitten mug mushroom nail napkin necklace needle nest net notebook nut
 oar olive onion orange pan parcel peach pear pearl pebble pen pencil penny pepper petal photo pie pillow pin pipe pistol plant plate plum
 poem postcard potato puppet puzzle quilt quill rabbit radish rake rattle razor recipe ribbon ring robe rock rope rose ruby ruler saddle sandal
-saw scarf scissor scroll seed shawl shell shield shirt shoe shovel skirt slipper snail soap sock spade sponge spoon stamp statue
+saw scarf scissor scroll seed shawl shell shield shirt shoe shovel skirt slipper snail sock spade sponge spoon stamp statue
 stick stocking stone stool string sword tablet tambourine tassel teapot thimble thread ticket tie tile tomato tool torch towel toy tray
-trumpet turnip turtle twig umbrella vase veil vest violin wallet walnut watch wheel whip whistle wig wreath wrench yarn""".split()
+trumpet turnip turtle twig umbrella vase veil vest violin wallet walnut watch wheel whip whistle wig wreath wrench""".split()
 THINGS.remove("dice")
 THINGS.remove("scissor")
 THINGS.remove("orange")  # a colour here
@@ -73,17 +73,26 @@ _SORTS = {
 
 
 def sort_of(name: str) -> str:
-    """What a name names: "person", "place", "container" or "thing"."""
-    return _SORTS[name]
+    """What a name names: "person", "place", "container" or "thing"; "" for what is no name."""
+    return _SORTS.get(name, "")
+
+
+def where_it_is(where: str) -> str:
+    """In a place, in a container or with a person, in words.
+
+    >>> where_it_is("lake"), where_it_is("box"), where_it_is("Anna")
+    ('by the lake', 'in the box', 'with Anna')
+    """
+    return f"with {where}" if sort_of(where) == "person" else f"{PLACES.get(where, 'in')} the {where}"
 
 
 def article(words: str) -> str:
     """The words after "a" or "an".
 
-    >>> article("old box"), article("red egg")
-    ('an old box', 'a red egg')
+    >>> article("old box"), article("red egg"), article("hourglass")
+    ('an old box', 'a red egg', 'an hourglass')
     """
-    return ("an " if words[0] in "aeiou" else "a ") + words
+    return ("an " if words.startswith(("a", "e", "i", "o", "u", "hour")) else "a ") + words
 
 
 def said(names: list[str]) -> str:

@@ -36,6 +36,7 @@ class World:
     mood: dict[str, str] = field(default_factory=dict)
     wish: dict[str, str] = field(default_factory=dict)
     giver: dict[tuple[str, str], str] = field(default_factory=dict)  # (thing, receiver): who gave it last
+    looked_into: dict[str, bool] = field(default_factory=dict)  # containers of which it has been told what is in them
     weather: str = ""
     time: str = ""
     last: "Event | None" = None
@@ -55,10 +56,15 @@ class World:
         """All that has been introduced and is of this sort, in the order of introduction."""
         return [name for name in self.where if sort_of(name) == sort]
 
+    def way_to(self, name: str) -> list[str]:
+        """What it is in, what or who bears that, and so on; the last is the place."""
+        way = [self.where[name]]
+        while sort_of(way[-1]) != "place":
+            way.append(self.where[way[-1]])
+        return way
+
     def place_of(self, name: str) -> str:
-        while sort_of(name) != "place":
-            name = self.where[name]
-        return name
+        return self.way_to(name)[-1]
 
     def inside(self, where: str) -> list[str]:
         """What lies in a container or a place, or is in a person's hands, itself."""

@@ -94,19 +94,16 @@ def evaluate(
 
 
 class Diverged(ValueError):
-    """The loss or its gradient is not finite at `step`; `result` is what `train` had
-    until then, if anything. (T-diverged)
+    """A loss or a gradient is not finite at `step`; `result` is what `train` had until
+    then, if anything. `what` is which one it was, and its value. (T-diverged)
     """
 
-    def __init__(
-        self, loss: float, grad_norm: float, n: int, config: TrainConfig, step: int
-    ) -> None:
+    def __init__(self, what: str, n: int, config: TrainConfig, step: int) -> None:
         c, self.step = config, step
         self.result: Result | None = None
         batch = f"sample_batch(tokens, {n}, {c.batch_size}, {c.seed}, {step})"
         super().__init__(
-            f"loss: got {loss} with a gradient of norm {grad_norm} at step {step}, batch {batch}; "
-            "want finite numbers; try a smaller lr"
+            f"{what} at step {step}, batch {batch}; want finite numbers; try a smaller lr"
         )
 
 
@@ -150,7 +147,8 @@ def iter_steps(
             model, optimizer, read[mine], batch[mine], config
         )
         if not math.isfinite(loss + grad_norm):
-            raise Diverged(loss, grad_norm, n, config, step)
+            what = f"loss: got {loss} with a gradient of norm {grad_norm}"
+            raise Diverged(what, n, config, step)
         yield {"step": step + 1, "lr": learning_rate(step, config), "loss": loss}
 
 
@@ -296,11 +294,15 @@ def train(
                 log.append(entry)
                 measured = due(len(log), config)
                 if measured:
-                    entry["held_out"] = evaluate(
+                    loss = evaluate(
                         model, validation_tokens, n, start, context=n // 2
                     )
+                    if not math.isfinite(loss):
+                        what = f"loss on the held-out text: got {loss}"
+                        raise Diverged(what, n, config, len(log) - 1)
+                    entry["held_out"] = loss
                     bar.set_postfix_str(
-                        f"loss {entry['loss']:.3f}, held out {entry['held_out']:.3f}"
+                        f"loss {entry['loss']:.3f}, held out {loss:.3f}"
                     )
                 for observer in observers:
                     if (revised := observer(log, config)) is not None:

@@ -120,7 +120,8 @@ def train_step(
         with torch.autocast(x.device.type, torch.bfloat16, mixed):
             part = share * loss_of(model(seen), x, w)
         loss += part.detach()
-        (part * (1 + 0 * part.detach())).backward()  # 0 · ∞: no gradient, but NaN
+        # ∞ may have a finite gradient; ∞ · 0 is NaN, and so is then the norm below
+        (part * (1 + 0 * part.detach())).backward()
     grad_norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     if hasattr(grad_norm, "full_tensor"):  # of weights that are shared out
         grad_norm = grad_norm.full_tensor()

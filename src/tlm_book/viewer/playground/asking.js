@@ -1,6 +1,6 @@
 // Questions of a story: what the model answers, which head found it, and the stories that stand ready.
 
-const PLAIN = new Set(["the", "and", "had", "in", "on", "at", "by", "it"]); // words of an answer that say nothing of their own
+const PLAIN = new Set(["the", "and", "had", "was", "in", "on", "at", "by", "with", "it"]); // words of an answer that say nothing of their own
 
 // An answer ends with its line, and the text with as many tokens as the page computes.
 const answerEnds = ({ texts, start }, longest) => ({ most: longest, ends: [start, ...[...texts.keys()].filter((token) => texts[token].includes("\n"))] });

@@ -36,9 +36,9 @@ def _quantized(W: Float[np.ndarray, "*stack i j"], by: str) -> tuple[np.ndarray,
     return np.clip(q, -LEVELS, LEVELS).astype(np.int8), f
 
 
-def _way(name: str, W: np.ndarray, bits: int) -> str | None:
-    """How an array is rounded: by rows for tables, which are read row by row, by columns for matrices; small arrays are not."""
-    if bits == 32 or W.ndim < 2 or name == "qk_gain":
+def _way(name: str, bits: int) -> str | None:
+    """How an array is rounded: by rows for tables, which are read row by row, by columns for matrices; biases and gains are not, also where heads stack them."""
+    if bits == 32 or not name.startswith(("E", "P", "W", "Y")):
         return None
     return "row" if name in ("E", "P") else "column"
 
@@ -70,7 +70,7 @@ def pack(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
     store = _Store()
 
     def leaf(name: str, W: np.ndarray) -> dict[str, Any]:
-        by = _way(name, W, bits)
+        by = _way(name, bits)
         if by is None:
             return {"shape": list(W.shape), "at": store.add(W.astype(np.float32))}
         q, f = _quantized(W, by)
@@ -84,7 +84,7 @@ def rounded(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
     """The weights that the page computes with, in float64 and in the form in which they came: `pack`, undone."""
 
     def leaf(name: str, W: np.ndarray) -> np.ndarray:
-        by = _way(name, W, bits)
+        by = _way(name, bits)
         if by is None:
             return W.astype(np.float32).astype(np.float64)
         q, f = _quantized(W, by)

@@ -26,7 +26,7 @@ function packed({ key, tokens, streams, weights }, known) {
   return { key, tokens, start, shape, lengths, numbers };
 }
 
-const LONGEST_ANSWER = 16; // tokens
+const LONGEST_ANSWER = 40; // tokens
 
 const mostLikely = (z) => { let best = 0; for (let i = 1; i < z.length; i++) if (z[i] > z[best]) best = i; return best; };
 
