@@ -13,6 +13,7 @@ from tlm_book import Config, Tokenizer, TransformerLM, small_world
 from tlm_book.spec.transformer_lm import transformer_lm
 from tlm_book.viewer import playground, questions
 from tlm_book.viewer.playground.pack import rounded
+from tlm_book.viewer.playground.still import LONGEST_ANSWER
 from tlm_book.viewer.shared import shared_file
 
 STORIES = small_world.stories(3, seed=9, levels=(0, 1))
@@ -69,7 +70,7 @@ def likeliest(small, text: str, off: tuple[int, ...] = ()) -> str:
         weights["blocks"][head // 4]["CA"]["W_O"][(head % 4) * d : (head % 4 + 1) * d] = 0
     tokens = [tokenizer.start, *tokenizer.encode(text)]
     asked = len(tokens)
-    while len(tokens) < asked + 16:
+    while len(tokens) < asked + LONGEST_ANSWER:
         following = int(transformer_lm(np.array(tokens), **weights, **model.spec_settings())[-1].argmax())
         if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
             break

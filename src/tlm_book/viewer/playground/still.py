@@ -61,6 +61,6 @@ def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> 
     where = f"When it wrote “{html.escape(found.word)}”, head {found.head} of block {found.block} gave {100 * found.share:.0f} % of its attention to that word in the text."
     return (
         f'<p style="font:16px/1.7 system-ui,sans-serif;max-width:44rem;white-space:pre-wrap;overflow-wrap:anywhere">{"".join(shaded).strip()}</p>'
-        f'<p style="font:16px/1.5 system-ui,sans-serif"><i>{html.escape(question)}</i> The model answers: <b>{html.escape(answer)}</b> The story says: {html.escape(right)}</p>'
+        f'<p style="font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere"><i>{html.escape(question)}</i> The model answers: <b>{html.escape(answer)}</b> The story says: {html.escape(right)}</p>'
         + (f'<p style="font:14px/1.5 system-ui,sans-serif">{where}</p>' if found.word else "")
     )
