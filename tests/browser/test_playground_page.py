@@ -121,7 +121,8 @@ def test_what_rounding_costs():
         step = np.abs(of).max(axis=axis, keepdims=True) / 127
         assert (np.abs(of - to) <= step / 2 * 1.001).all() and (of != to).any()
     assert "Y" not in pack(weights)["names"] and np.allclose(near["Y"], near["E"].T, atol=1e-6)
-    assert len(pack(weights)["bytes"]) < 0.37 * len(pack(weights, bits=32)["bytes"])  # biases and gains keep 32 bits
+    without_biases = model_of(CONFIGS["llama"]).spec_weights()  # biases and gains keep 32 bits
+    assert len(pack(without_biases)["bytes"]) < 0.36 * len(pack(without_biases, bits=32)["bytes"])
 
 
 HOSTILE = [
