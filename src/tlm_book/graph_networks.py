@@ -39,7 +39,7 @@ class MLP(nn.Module):
     between them.
     (B-mlp-preact, B-mlp-function)
 
-    `widths` are n_0, …, n_L. x: (*batch, n_0) → (*batch, n_L). TypeError or
+    `widths`, whole numbers, are n_0, …, n_L. x: (*batch, n_0) → (*batch, n_L). TypeError or
     ValueError for fewer than two widths, widths below 1, an unknown activation or
     another input width.
 

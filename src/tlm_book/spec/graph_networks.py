@@ -1,7 +1,9 @@
 """Networks on graphs. Generated from book/graph_networks.ipynb: edit the notebook, then `make export`."""
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import networkx as nx
@@ -34,16 +36,15 @@ def vertex_sets(
     """(I, H, O): vertices without incoming edge, the rest, those without outgoing
     edge. (B-dag)
 
-    TypeError for anything but a directed graph; ValueError for an empty graph, a
-    cycle or an isolated vertex.
+    TypeError for anything but a directed graph without parallel edges; ValueError for
+    an empty graph, a cycle or an isolated vertex.
 
     >>> vertex_sets(nx.DiGraph([("x", "h"), ("h", "y")]))
     ({'x'}, {'h'}, {'y'})
     """
     came = type(graph).__name__
-    expects(
-        type(graph) is nx.DiGraph, "graph", came, "a networkx.DiGraph", TypeError
-    )
+    fits = isinstance(graph, nx.DiGraph) and not graph.is_multigraph()
+    expects(fits, "graph", came, "a networkx.DiGraph", TypeError)
     expects(len(graph) > 0, "graph", "no vertex", "at least one edge")
     acyclic = nx.is_directed_acyclic_graph(graph)
     expects(acyclic, "graph", "a cycle", "no path that returns")
@@ -56,6 +57,10 @@ def vertex_sets(
     return inputs, set(graph) - inputs - outputs, outputs
 
 
+def _real(number: object) -> bool:
+    return isinstance(number, Real) and math.isfinite(number)
+
+
 @dataclass(frozen=True)
 class Network:
     """A feed-forward network on a directed acyclic graph. (B-ann-def)
@@ -65,8 +70,10 @@ class Network:
     outputs      the vertices without outgoing edge, in their order
     activations  {hidden vertex: function of one number}, for exactly those
 
-    ValueError when the graph has a cycle or an isolated vertex, when a weight or bias
-    is missing, or when inputs, outputs or activations name other vertices.
+    The network keeps a copy of the graph to which nothing can be added. ValueError when
+    the graph has a cycle or an isolated vertex, when a weight or bias is missing or no
+    finite real number, or when inputs, outputs or activations name other vertices;
+    TypeError when an activation is no function.
     """
 
     graph: nx.DiGraph
@@ -81,13 +88,16 @@ class Network:
             same = len(got) == len(vertices) and set(got) == vertices
             wanted = f"the vertices {sorted(map(str, vertices))}, each once"
             expects(same, name, got, wanted)
-        bare = [edge[:2] for edge in self.graph.edges(data="w") if edge[2] is None]
-        wanted = 'an attribute "w" on each edge'
-        expects(not bare, "graph", f"no weight on {bare[:1]}", wanted)
-        others = [v for v in self.graph if v not in self.inputs]
-        bare = [v for v in others if "b" not in self.graph.nodes[v]]
-        wanted = 'an attribute "b" on each vertex that is no input'
-        expects(not bare, "graph", f"no bias on {bare[:1]}", wanted)
+        for u, v, w in self.graph.edges(data="w"):
+            wanted = 'a finite number "w" on each edge'
+            expects(_real(w), "graph", f"weight {w!r} on {(u, v)}", wanted)
+        for v in set(self.graph) - set(self.inputs):
+            b, wanted = self.graph.nodes[v].get("b"), 'a finite number "b" on each vertex'
+            expects(_real(b), "graph", f"bias {b!r} on {v!r}", wanted + " but the inputs")
+        for v, f in self.activations.items():
+            came = type(f).__name__
+            expects(callable(f), f"activations[{v!r}]", came, "a function", TypeError)
+        object.__setattr__(self, "graph", nx.freeze(self.graph.copy()))
 
 
 @shaped
@@ -130,6 +140,19 @@ def network_function(
 # --- Layers: the graph becomes matrices
 
 
+def _expects_layers(
+    weights: Sequence[np.ndarray], biases: Sequence[np.ndarray]
+) -> None:
+    """A matrix or more that follow one another, and one bias for each."""
+    expects(len(weights) > 0, "weights", "none", "at least one matrix")
+    same = len(weights) == len(biases)
+    expects(same, "biases", len(biases), f"one for each of {len(weights)} matrices")
+    for l, (W, b) in enumerate(zip(weights, biases)):
+        width = weights[l - 1].shape[1] if l else "in"
+        expects_shape(f"weights[{l}]", W, (width, "out"))
+        expects_shape(f"biases[{l}]", b, W.shape[1:])
+
+
 @shaped
 def mlp(
     X: Float[np.ndarray, "*n d"],
@@ -146,13 +169,10 @@ def mlp(
     >>> mlp(np.array([-1.0]), [np.array([[1.0]])], [np.array([0.0])])
     array([-1.])
     """
-    expects(len(weights) > 0, "weights", "none", "at least one matrix")
-    same = len(weights) == len(biases)
-    expects(same, "biases", len(biases), f"one for each of {len(weights)} matrices")
+    _expects_layers(weights, biases)
+    expects_shape("X", X, (len(weights[0]),))
     a = X
-    for l, (W, b) in enumerate(zip(weights, biases), start=1):
-        expects_shape(f"weights[{l - 1}]", W, (a.shape[-1], "out"))
-        expects_shape(f"biases[{l - 1}]", b, W.shape[1:])
+    for W, b in zip(weights, biases):
         z = a @ W + b
         a = activation(z)
     return z
@@ -166,9 +186,12 @@ def layered_network(
 ) -> Network:
     """The fully connected network of these matrices; vertex (l, i) is number i of
     layer l. (B-mlp-def, B-fully-connected, B-weight-index)
+
+    ValueError as in `mlp`.
     """
+    _expects_layers(weights, biases)
     graph = nx.DiGraph()
-    for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):
+    for l, (W, b) in enumerate(zip(weights, biases), start=1):
         for j, i in np.ndindex(W.shape):
             graph.add_edge((l - 1, j), (l, i), w=float(W[j, i]))
         for i in range(len(b)):
@@ -192,14 +215,17 @@ def without_biases(
     activation: Callable[[Any], Any] = relu,
     w0: float = 1.0,
 ) -> list[Float[np.ndarray, "_ _"]]:
-    """Matrices W̃ of a network without biases with m̃(x, 1) = m(x). (B-bias-trick)
+    """Matrices W̃ of a network with all biases 0 and m̃(x, 1) = m(x). (B-bias-trick)
 
-    ValueError when activation(w0) is 0.
+    ValueError when activation(w0) is 0 or not finite and there is more than one matrix;
+    and as in `mlp`.
     """
+    _expects_layers(weights, biases)
     c = float(activation(np.array(w0, dtype=float)))
-    expects(c != 0, "w0", w0, "a number at which the activation is not 0")
+    fits = len(weights) == 1 or (math.isfinite(c * w0) and c != 0)
+    expects(fits, "w0", w0, "a number at which the activation is finite and not 0")
     wider, constant = [], 1.0
-    for l, (W, b) in enumerate(zip(weights, biases, strict=True), start=1):
+    for l, (W, b) in enumerate(zip(weights, biases), start=1):
         rows = np.vstack([W, b / constant])
         if l < len(weights):
             carry = np.zeros(len(rows))

@@ -14,17 +14,25 @@ from tlm_book.spec.operators import agree
 NamedTensor = Shaped[xr.DataArray, "..."]
 
 
+def _expects_named(argument: str, X: NamedTensor) -> None:
+    names = f"axes {X.dims}"
+    expects(len(set(X.dims)) == X.ndim, argument, names, "axes of different names")
+    labelled = f"labels along {', '.join(map(str, X.indexes))}"
+    expects(not X.indexes, argument, labelled, "indices from 0, no labels")
+
+
 @shaped
 def named(array: Shaped[np.ndarray, "..."], *names: str) -> NamedTensor:
     """The array as a named tensor; the k-th name is that of its k-th axis.
     (L-notation-scope)
 
-    ValueError unless there is one name for each axis, all different.
+    ValueError unless there is one name for each axis, all different strings.
 
     >>> named(np.zeros((2, 3)), "height", "width").sizes["width"]
     3
     """
     fits = len(set(names)) == len(names) == array.ndim
+    fits = fits and all(isinstance(name, str) for name in names)
     expects(fits, "names", names, f"{array.ndim} different names, one for each axis")
     return xr.DataArray(array, dims=names)
 
@@ -57,6 +65,7 @@ def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
 
     ValueError unless these are the axes of X.
     """
+    _expects_named("X", X)
     fits = len(names) == X.ndim and set(names) == set(X.dims)
     expects(fits, "names", names, f"the axes {X.dims} in some order")
     return X.transpose(*names).values
@@ -70,6 +79,8 @@ def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
     >>> same(X, X.transpose("b", "a")), same(X, X.rename({"a": "b", "b": "a"}))
     (True, False)
     """
+    _expects_named("X", X)
+    _expects_named("Y", Y)
     Y = Y.transpose(*X.dims) if set(X.dims) == set(Y.dims) else Y
     return X.dims == Y.dims and agree(X.values, Y.values, tol)
 
@@ -80,6 +91,7 @@ def _expects_axes(
     has: tuple[Any, ...] = (),
     lacks: tuple[Any, ...] = (),
 ) -> None:
+    _expects_named(argument, X)
     fits = set(has) <= set(X.dims) and not set(lacks) & set(X.dims)
     without = f" and none of {', '.join(lacks)}" * bool(lacks)
     wants = f"the axes {', '.join(has)}" + without
@@ -97,16 +109,18 @@ def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
     """X ⊙_axes Y: the product, summed along these axes. (L-products-def)
 
     ValueError unless X and Y both have the axes, and axes of one name one size.
+    A NaN stays one.
 
     >>> x = named(np.array([1.0, 2.0]), "ax")
     >>> float(dot(x, x, "ax"))
     5.0
     """
-    expects(len(axes) > 0, "axes", axes, "at least one axis")
+    fits = 0 < len(set(axes)) == len(axes)
+    expects(fits, "axes", axes, "at least one axis, and none twice")
     _expects_axes("X", X, axes)
     _expects_axes("Y", Y, axes)
     _expects_sizes("Y", Y, X)
-    return (X * Y).sum(axes)
+    return (X * Y).sum(axes, skipna=False)
 
 
 # --- Renaming
@@ -131,6 +145,8 @@ def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
 
     ValueError when the axes or their sizes differ.
     """
+    _expects_named("X", X)
+    _expects_named("Y", Y)
     fits = set(X.dims) == set(Y.dims)
     expects(fits, "Y", f"axes {Y.dims}", f"the axes of X, {X.dims}")
     _expects_sizes("Y", Y, X)
@@ -145,11 +161,12 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     """exp(X) / Σ_ax exp(X), with exp(−∞) = 0. (L-softmax-def)
 
     The maximum along ax is subtracted first: the quotient is unchanged and no
-    exponential overflows. ValueError when X lacks the axis.
+    exponential overflows. A NaN makes its whole list NaN. ValueError when X lacks
+    the axis.
     """
     _expects_axes("X", X, (ax,))
-    E: Any = np.exp(X - X.max(ax))  # a named tensor
-    return E / E.sum(ax)
+    E: Any = np.exp(X - X.max(ax, skipna=False))  # a named tensor
+    return E / E.sum(ax, skipna=False)
 
 
 @shaped
@@ -164,7 +181,8 @@ def lift(
     sources: for each argument the axes that f reads; target: those of its result;
     inside: those of its weights and intermediate results. The lifted function raises
     ValueError when an argument lacks an axis of its source, or has a further one that
-    the sources, the target or `inside` name.
+    the sources, the target or `inside` name; when there are more or fewer arguments
+    than sources; and when f returns other axes than `target`.
 
     >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
     >>> total(named(np.ones((2, 3)), "ax", "bx")).values
@@ -173,14 +191,18 @@ def lift(
     used = {*(axis for S in sources for axis in S), *target, *inside}
 
     def lifted(*tensors: NamedTensor) -> NamedTensor:
+        fits = len(tensors) == len(sources)
+        expects(fits, "arguments", len(tensors), f"{len(sources)}, one for each source")
         extra: dict[Hashable, int] = {}
         for k, (X, S) in enumerate(zip(tensors, sources, strict=True)):
             _expects_axes(f"argument {k}", X, S, tuple(sorted(used - set(S))))
-            for Y in tensors[:k]:
-                _expects_sizes(f"argument {k}", X, Y)
+            for before in tensors[:k]:
+                _expects_sizes(f"argument {k}", X, before)
             extra |= {axis: n for axis, n in X.sizes.items() if axis not in S}
         if not extra:
-            return f(*tensors)
+            Y = f(*tensors)
+            expects(set(Y.dims) == set(target), "f", f"axes {Y.dims}", f"{target}")
+            return Y
         axis, n = next(iter(extra.items()))
         expects(n > 0, "arguments", f"axis {axis} of size 0", "at least 1")
         slices = [
@@ -232,12 +254,13 @@ def ffn(
 def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     """(X − mean) / √(var + ε), mean and variance along the axes.
 
-    The guard ε stands inside the root. ValueError when X lacks one of the axes.
+    The guard ε stands inside the root. A NaN stays one. ValueError when X lacks one of
+    the axes.
     """
     expects(len(axes) > 0, "axes", axes, "at least one axis")
     _expects_axes("X", X, axes)
-    U = X - X.mean(axes)
-    return U / np.sqrt((U**2).mean(axes) + eps)
+    U = X - X.mean(axes, skipna=False)
+    return U / np.sqrt((U**2).mean(axes, skipna=False) + eps)
 
 
 @shaped
@@ -254,7 +277,9 @@ def normalize(
     gamma, beta: axes that X has. ValueError otherwise.
     """
     for name, weight in (("gamma", gamma), ("beta", beta)):
-        _expects_axes("X", X, tuple(weight.dims))
+        _expects_named(name, weight)
+        fits = set(weight.dims) <= set(X.dims)
+        expects(fits, name, f"axes {weight.dims}", f"axes among {X.dims}")
         _expects_sizes(name, weight, X)
     return standardize(X, *axes, eps=eps) * gamma + beta
 
@@ -269,8 +294,9 @@ def attention(
     """softmax_seq(Q ⊙_key K / √|key| + mask) ⊙_seq V. (L-attention-def)
 
     Q: key; K: seq and key; V: seq; all may have further axes. Those of Q must not be
-    called seq: several queries stand along another axis, say seq'. mask: 0 where a
-    query may look, −∞ where not. ValueError otherwise.
+    called seq: several queries stand along another axis, say seq'. An axis that two of
+    Q, K and V share, val included, is one axis: their slices meet. mask: 0 where a query
+    may look, −∞ where not. ValueError otherwise.
     """
     _expects_axes("Q", Q, ("key",), ("seq",))
     _expects_axes("K", K, ("seq", "key"))
@@ -318,7 +344,7 @@ def block(
     """X_2 = X + SelfAttention(LayerNorm(X))_{val→chans},
     Y = X_2 + FFN(LayerNorm(X_2)). (L-block-def)
 
-    X: chans, seq and any further axes. w: gamma_1, beta_1, gamma_2, beta_2: (chans);
+    X: chans, seq and further axes other than seq', key, val and hidden. w: gamma_1, beta_1, gamma_2, beta_2: (chans);
     W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2, b_2 as for `ffn`. ValueError
     unless |val| = |chans|.
     """
