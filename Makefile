@@ -31,6 +31,7 @@ help:
 	@echo "make weigh     measure weight and speed of every page of the site in a browser"
 	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, some eighty on two cores; stopped, it goes on)"
 	@echo "make essays    train the model of the essays"
+	@echo "make clean     remove what was built and the environment in .venv"
 	@echo "make rhymes    train the model of rhymes, whose heads the chapter heads looks at (minutes)"
 
 $(READY): requirements.txt pyproject.toml

@@ -28,6 +28,7 @@ _HOME = {
     "load_gpt2": "pretrained",
     "save_gpt2": "pretrained",
     "load_model": "pretrained",
+    "save_model": "pretrained",
     "load_llama": "pretrained",
     "save_llama": "pretrained",
     "load_marian": "pretrained",

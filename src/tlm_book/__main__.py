@@ -1,12 +1,13 @@
 """The command line: `python -m tlm_book train …`, `… generate …`, `… export …`, `… page …`, `… audit …` and `… prove …`. Written by hand; it only reads arguments."""
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,27 @@ def train(options: dict[str, Any]) -> str:
     if options.pop("book", False):
         return str(train_book(**options))
     if "tokenizer" in options:
-        options["tokenizer"] = Tokenizer.load(options["tokenizer"])
+        with of_option("tokenizer"):
+            options["tokenizer"] = Tokenizer.load(options["tokenizer"])
     if "begin" in options:
         from tlm_book.pretrained.kinds import is_ours, load_model
 
         begin = options["begin"]
-        options["begin"] = begin if is_ours(begin) else load_model(begin)
+        with of_option("from"):
+            options["begin"] = begin if is_ours(begin) else load_model(begin)
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
     report = train_files(options.pop("data", None), **options)
     return f"{report}\n{sample_of(options['out'], prompt or '')}\n{AFTERWARDS.format(options['out'])}" if report else ""
+
+
+@contextlib.contextmanager
+def of_option(name: str) -> Iterator[None]:
+    """What is refused inside came by this option, whatever the library calls it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}:{str(error).partition(':')[2]}") from error
 
 
 def sample_of(folder: str, prompt: str) -> str:
@@ -123,7 +135,10 @@ def audit(options: dict[str, Any]) -> tuple[str, int]:
     finally:
         sys.path.remove("")
     expects(callable(factory), "factory", f"{path}:{name}", "a function of that module")
-    made = factory()
+    try:
+        made = factory()
+    except Exception as error:  # whatever it is, it is no leak
+        raise ValueError(f"factory: got {path}:{name}, which raised {type(error).__name__}: {error}, want (model, inputs)") from error
     expects(isinstance(made, tuple) and len(made) in (2, 3), "factory", type(made).__name__, "(model, inputs) or (model, inputs, options)")
     quiet = options.pop("quiet")
     given = {key: value for key, value in options.items() if value}

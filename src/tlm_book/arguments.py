@@ -84,11 +84,19 @@ def _new(text: str) -> str:
     return text
 
 
+def _new_file(text: str) -> str:
+    if Path(text).exists():
+        raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a file that does not exist yet")
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"got {text!r}, and no folder {str(Path(text).parent)!r}, want a file in a folder that exists")
+    return text
+
+
 def _page(text: str) -> str:
     if Path(text).suffix != ".html" or Path(text).exists():
         got = f"{text!r}, which exists" if Path(text).exists() else repr(text)
         raise argparse.ArgumentTypeError(f"got {got}, want a name that ends in .html, of a file that does not exist yet")
-    return text
+    return _new_file(text)
 
 
 def _factory(text: str) -> str:
@@ -198,7 +206,7 @@ def arguments() -> argparse.ArgumentParser:
     proved = prove.add_mutually_exclusive_group(required=True)
     proved.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings: {', '.join(PRESETS)}")
-    prove.add_argument("--out", metavar="FILE", help="write the certificate here")
+    prove.add_argument("--out", metavar="FILE", type=_new_file, help="write the certificate here: a file that does not exist yet")
     return parser
 
 

@@ -56,8 +56,9 @@ def to_layout(
     layer, under the names and in the shapes of another program; biases b_Q, b_K, b_V
     and b_O where given. The results may share memory with the weights.
 
-    `layout` is one of WEIGHT_LAYOUTS. The inverse of `from_layout`. ValueError for another
-    layout, for a weight that is missing, and for shapes that do not fit.
+    `layout` is one of WEIGHT_LAYOUTS; the layers of PyTorch, GPT-2 and Marian take only
+    k = v = d/h. The inverse of `from_layout`. ValueError for another layout, for a weight
+    that is missing, and for shapes that do not fit.
     """
     expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     _expects_heads(weights)
@@ -83,8 +84,10 @@ def from_layout(
     """W_Q, W_K, W_V, W_O, one matrix for each head, and the biases that are there: the
     inverse of `to_layout`.
 
-    `state` is the `state_dict()` of one attention layer. ValueError for another
-    layout, for a weight that is missing, and for heads that do not fit.
+    `state` is the `state_dict()` of one attention layer with `n_heads` heads of queries,
+    of keys and of values (in a fused matrix fewer heads of keys look like wider values).
+    ValueError for another layout, for a weight that is missing, and for heads that do
+    not fit.
     """
     expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     expects_positive(n_heads=n_heads)

@@ -108,16 +108,19 @@ def translation_loss(
     """Mean of −log p over all words and stop signs of the batch; the decoder reads
     `shift(target, START)`. (A-shift-def, M-loss)
 
-    Both are filled up with PADDING; `target` is without START, each sentence in it ends
-    with STOP. ValueError for a START in the target, a sentence without STOP, and a
-    different number of sentences; errors of the model.
+    Both are filled up with PADDING behind; `target` is without START, each sentence in
+    it ends with STOP. ValueError for a START in the target, a sentence that does not
+    end with its only STOP, and a different number of sentences; errors of the model.
     """
     same, wants = len(source) == len(target), f"as many as source, {len(source)}"
     expects(same, "target", f"{len(target)} sentences", wants)
     there, started = target != PADDING, bool((target == START).any())
     expects(not started, "target", "a start sign ∅", "words and a stop sign × only")
-    ends = bool(((target == STOP).any(-1) | ~there.any(-1)).all())
-    expects(ends, "target", "a sentence without the stop sign ×", "one at the end of each")
+    after = torch.roll(there, -1, -1)
+    after[..., -1:] = False  # is the next place a word or a sign?
+    ends = bool(((target == STOP) == (there & ~after)).all())
+    wants = "one at the end of each, and no other; padding behind it"
+    expects(ends, "target", "a sentence without the stop sign ×", wants)
     scores = model(source, shift(target, START), source != PADDING)
     return weighted_loss(scores, target, there.to(scores.dtype))
 
@@ -165,7 +168,8 @@ def train_translator(
     targets = padded([[*(number[1][w] for w in p.english), STOP] for p in pairs])
     fields: dict[str, Any] = {**SIZES, "source_vocab_size": len(French), **sizes}
     config = EncoderDecoderConfig(len(English), **fields)
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay
+    gpus = range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay
         torch.manual_seed(recipe.seed)
         place = choose_device(device)
         model = EncoderDecoder(config).to(place).train()

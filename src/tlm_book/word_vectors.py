@@ -1,10 +1,11 @@
 """Word vectors. Generated from book/word_vectors.ipynb: edit the notebook, then `make export`."""
 
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import regex
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,7 +28,7 @@ __all__ = [
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in small letters: runs of letters, all else left out.
+    """The words of a text, in small letters: runs of letters with their accents.
 
     TypeError when `text` is no str.
 
@@ -35,11 +36,13 @@ def words(text: str) -> list[str]:
     ['salt', 'and', 'salt', 's', 'cousins']
     """
     expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
-    return re.findall(r"[^\W\d_]+", text.lower())
+    text = unicodedata.normalize("NFC", text).lower()
+    return regex.findall(r"\p{L}[\p{L}\p{M}]*", text)
 
 
 def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs 2"]:
-    """All (tokens[i], tokens[j]) with 0 < |i − j| ≤ window, sorted by j − i.
+    """All (tokens[i], tokens[j]) with 0 < |i − j| ≤ window, first j = i + 1, i + 2, …,
+    then j = i − 1, i − 2, ….
     (T-skip-gram-pairs)
 
     ValueError when window < 1; TypeError when it is no whole number.
@@ -61,7 +64,7 @@ def sgns_loss(
     ValueError when the widths differ.
     """
     expects_shape("c", c, tuple(e.shape))
-    expects_shape("N", N, (*e.shape[:-1], None, e.shape[-1]))
+    expects_shape("N", N, (*e.shape[:-1], "k", e.shape[-1]))
     dot = torch.linalg.vecdot
     return F.softplus(-dot(e, c)) + F.softplus(dot(e[..., None, :], N)).sum(-1)
 
@@ -99,8 +102,9 @@ class SkipGram:
         expects_positive(**{name: getattr(self, name) for name in whole})
         wants = "a number from 0 to 1"
         expects(0 <= self.power <= 1, "power", self.power, wants)
-        expects(self.penalty >= 0, "penalty", self.penalty, "a number ≥ 0")
-        expects(self.lr > 0, "lr", self.lr, "a positive number")
+        inf = float("inf")
+        expects(0 <= self.penalty < inf, "penalty", self.penalty, "a number ≥ 0")
+        expects(0 < self.lr < inf, "lr", self.lr, "a positive number")
         tau, wants = self.subsample, "None or a positive number"
         expects(tau is None or tau > 0, "subsample", tau, wants)
 

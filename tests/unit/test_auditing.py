@@ -277,6 +277,25 @@ def test_lengths_that_fail_are_reported():
 
     report = audit(pairs, torch.randn(1, 6, zoo.D))
     assert report.ok and sum("it raises" in line for line in report.problems) == 3, report
+    asked = audit(pairs, torch.randn(1, 6, zoo.D), lengths=[5, 6])
+    assert not asked.ok and not asked.leaks and asked.undecided
+
+
+def test_what_was_asked_for_and_raised_is_not_ok():
+    def bad(row, state):
+        raise RuntimeError("no step")
+
+    def picky(x, attention_mask=None):
+        if attention_mask is not None and not attention_mask.all():
+            raise RuntimeError("no padding")
+        return x.cumsum(-2)
+
+    for report, word in (
+        (audit(lambda x: x.cumsum(-2), zoo.rows(), step=bad), "no step"),
+        (audit(picky, {"x": zoo.rows(), "attention_mask": torch.ones(zoo.rows().shape[:2])}), "no padding"),
+    ):
+        assert not report.ok and not report.leaks and any(word in line for line in report.problems), report
+    assert audit(picky, zoo.rows()).ok  # nobody asked: it stands in the report
 
 
 def test_nan_is_no_leak():

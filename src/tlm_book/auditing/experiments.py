@@ -86,6 +86,7 @@ def explore_length(trial: Trial, n: int, found: Findings) -> None:
         trial.base(n)
     except Exception as error:
         found.problems.append(f"at n = {n} it raises {describe_error(error)}")
+        found.in_vain |= trial.plan.options.lengths is not None
         return
     for words, experiment in experiments_at(trial, n):
         run_experiment(trial, n, found, words, experiment)
@@ -111,12 +112,14 @@ def expected_work(trial: Trial) -> int:
 
 
 def run_experiment(trial: Trial, n: int, found: Findings, words: str, experiment: Callable[..., Any]) -> None:
-    """One experiment. When it raises, that is reported, and the others stand."""
+    """One experiment. When it raises, that is reported, and the others stand; the audit is not decided when the caller gave what it is of."""
     try:
         words = experiment(trial, n, found) or words
         found.tried.setdefault(words, []).append(n)
     except Exception as error:
         found.problems.append(f"{words}: {describe_error(error)}")
+        found.in_vain |= experiment is try_cache and trial.plan.options.step is not None
+        found.in_vain |= experiment is try_padding and trial.inputs.mask in trial.inputs.values
 
 
 SHADOWS = {"length": ("future",), "padding": ("future",), "cache": ("future", "length")}  # what is seen: what may have caused it

@@ -30,6 +30,8 @@ class Inputs:
         least, got = 1 + (not self.tokens), f"a sequence of shape {tuple(x.shape)}"
         wants = "(batch, n) tokens or (batch, n, d) rows"
         expects(x.dim() >= least, "inputs", got, wants)
+        fits = axis is None or (isinstance(axis, int) and -x.dim() <= axis < x.dim())
+        expects(fits, "input_axis", axis, f"an axis of the sequence, of shape {tuple(x.shape)}")
         self.axis = (-least if axis is None else axis) % x.dim()
         others = [a for a in range(x.dim()) if a != self.axis]
         self.batch_axis = others[0] if len(others) >= least else None

@@ -95,7 +95,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when the model was put to the test and no fault was found."""
+        """True when the model was put to every test that was asked for and no fault was found."""
         return not self.leaks and not self.undecided
 
     def __repr__(self) -> str:

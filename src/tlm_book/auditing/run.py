@@ -115,11 +115,12 @@ def handle_failure(auditor: Auditor, setting: Setting, error: Exception) -> None
         raise ValueError(got) from error
     else:
         auditor.problems.append((str(setting), f"raises {raised}"))
+        auditor.decided = auditor.decided and setting.end is None
 
 
 def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
     """What one setting found and tried, for the report."""
-    auditor.ran, auditor.decided = True, auditor.decided and trial.decided
+    auditor.ran, auditor.decided = True, auditor.decided and trial.decided and not found.in_vain
     auditor.problems += [(trial.name, line) for line in found.problems]
     several: dict[str, list[str]] = {}
     for words, at in found.tried.items():  # with one row there is nothing to replace
@@ -168,11 +169,19 @@ def check_options(model: Any, options: Options) -> None:
     expects_one_of("expects", options.expects, ("causal", "all"))
     lookback = options.max_lookback
     expects(lookback is None or not options.everywhere, "max_lookback", lookback, 'None with expects="all"')
-    expects(lookback is None or lookback >= 0, "max_lookback", lookback, "at least 0")
-    expects(len(options.modes) > 0, "modes", "none", "some of 'eval', 'train'")
+    whole = lookback is None or (isinstance(lookback, int) and lookback >= 0)
+    expects(whole, "max_lookback", lookback, "a whole number, at least 0")
+    several = isinstance(options.modes, Sequence) and not isinstance(options.modes, str)
+    expects(several and len(options.modes) > 0, "modes", repr(options.modes), "a list of some of 'eval', 'train'")
+    several = isinstance(options.back_ends, Sequence) and not isinstance(options.back_ends, str)
+    expects(several, "back_ends", repr(options.back_ends), "a list of names")
     for mode in options.modes:
         expects_one_of("modes", mode, ("eval", "train"))
     expects_positive(memory=options.memory)
+    expects(options.work >= 0, "work", options.work, "a number of operations, at least 0")
+    step, vocab = options.step, options.vocab_size
+    expects(step is None or callable(step), "step", type(step).__name__, "a function (rows, state) → (output, state)", TypeError)
+    expects(vocab is None or (isinstance(vocab, int) and vocab >= 2), "vocab_size", vocab, "at least 2 tokens, or nothing could be replaced")
 
 
 def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Options) -> None:
@@ -190,8 +199,11 @@ def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Opt
     expects(fits, "inputs", f"device {x.device}", f"{where}, where the model is")
     expects(x.isfinite().all(), "inputs", "NaN or infinite numbers", "finite numbers")
     wants = f"whole numbers from 1 to {n}, the rows of the inputs"
-    for m in options.lengths or ():
+    lengths = options.lengths if options.lengths is not None else [n]
+    expects(isinstance(lengths, Sequence), "lengths", lengths, "a list of " + wants)
+    for m in lengths:
         expects(isinstance(m, int) and 1 <= m <= n, "lengths", m, wants)
+    expects(any(m > 1 for m in lengths), "lengths", lengths, "one of them above 1; with one row there is no future")
 
 
 def settle(model: Callable[..., Any], inputs: Any, options: Options) -> Auditor:
@@ -258,7 +270,9 @@ def audit(
     once, and all else with 8 rows. On a terminal a bar shows the time that is left.
 
     The model is left as it was. ValueError or TypeError for inputs or an output that
-    cannot be used; what fails at some lengths stands in the report.
+    cannot be used. What fails at some lengths stands in the report as a problem; when
+    it was asked for (by `step`, `lengths`, `back_ends` or an `attention_mask`), the
+    audit is not decided.
 
     >>> report = audit(lambda x: x - x.mean(-2, keepdim=True), torch.randn(5, 3))
     >>> report.ok, report.leaks[0].fault

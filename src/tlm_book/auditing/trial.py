@@ -178,7 +178,7 @@ def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
     """Some models refuse some lengths: several are tried."""
     m, fewer = n, whole
     for m in dict.fromkeys((n - 1, n // 2, n - 2, 1)):
-        if m and (fewer := attempt(shape_at, trial, m)):
+        if 0 < m < n and (fewer := attempt(shape_at, trial, m)):
             break
     m, fewer = (m, fewer) if fewer else (n, whole)  # all others are refused
     pairs = zip(whole, fewer) if len(whole) == len(fewer) else ()
@@ -217,6 +217,7 @@ class Findings:
         self.ways: dict[str, list[str]] = {}
         self.tried: dict[str, list[int]] = {}
         self.problems: list[str] = []
+        self.in_vain = False  # something that the caller asked for could not be tried
         self.effects = np.zeros((n, n))
 
     def add(self, fault: str, way: str, n: int, new: Witness) -> None:

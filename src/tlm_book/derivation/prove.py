@@ -7,6 +7,7 @@ from torch import nn
 from tlm_book.derivation import coq
 from tlm_book.derivation.certificate import Assumption, assumptions, certificate
 from tlm_book.derivation.rules import derive
+from tlm_book.files import new_file
 
 __all__ = ["conclusion", "prove"]
 
@@ -34,7 +35,7 @@ def conclusion(leaves: tuple[Assumption, ...], verdict: coq.Verdict) -> str:
 
 
 def prove(model: nn.Module, out: Path | None = None) -> tuple[str, int]:
-    """Write the model's certificate (to `out`, if given) and have Coq check it: what to tell the user, and the status.
+    """Write the model's certificate (to `out`, if given, whole or not at all) and have Coq check it: what to tell the user, and the status.
 
     The status is 0 when Coq has accepted it, and 1 otherwise: when the derivation does not prove the model autoregressive
     (the text then says where the proof stops), when Coq rejects the certificate, or when Coq is not installed.
@@ -46,7 +47,8 @@ def prove(model: nn.Module, out: Path | None = None) -> tuple[str, int]:
         return f"No theorem. {error}", 1
     said = []
     if out is not None:
-        out.write_text(text, encoding="utf-8")
+        with new_file(out) as part:
+            part.write_text(text, encoding="utf-8")
         said.append(f"The certificate: {out}")
     if coq.coqc() is None:
         return "\n".join([*said, f"Not checked. {coq.HOW_TO_GET_COQ}"]), 1

@@ -259,6 +259,8 @@ class EncoderDecoder(nn.Module):
         x = self._rows("source", source, self.source_embedding)
         if key_mask is not None:
             expects_shape("key_mask", key_mask, tuple(source.shape))
+            right, got = key_mask.dtype == torch.bool, f"dtype {key_mask.dtype}"
+            expects(right, "key_mask", got, "torch.bool", TypeError)
         for block in self.encoder:
             x = block(x, key_mask)
         return self.norm_encoder(x)
@@ -269,7 +271,10 @@ class EncoderDecoder(nn.Module):
         memory: Float[Tensor, "*batch n d"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
-        """The scores of all target rows, given the memory."""
+        """The scores of all target rows, given the memory of as many sequences."""
+        same, got = target.shape[:-1] == memory.shape[:-2], f"shape {tuple(target.shape)}"
+        wants = f"as many sequences as memory, shape {tuple(memory.shape)}"
+        expects(same, "target", got, wants)
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:
             y = block(y, memory, key_mask)
@@ -281,6 +286,8 @@ class EncoderDecoder(nn.Module):
         key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> State:
         """Read the source once; nothing has been written."""
+        got = f"shape {tuple(source.shape)}"
+        expects(source.dim() == 2, "source", got, "(batch, n)")
         memory = self.encode(source, key_mask)
         pairs = [block.cross_attention.keys_values(memory) for block in self.decoder]
         return State(pairs, [None] * len(pairs), key_mask, 0)
@@ -291,6 +298,8 @@ class EncoderDecoder(nn.Module):
         """Read one more target token of each sequence: the scores of the next, and the
         new state."""
         expects_length("tokens", state.length + 1, self.config.max_len)
+        batch = len(state.memory[0][0])
+        expects(tokens.shape == (batch,), "tokens", f"shape {tuple(tokens.shape)}", f"({batch},)")
         y = self.embedding(tokens[:, None])
         if self.position.kind != "none":
             y = y + self.position.table[state.length]

@@ -38,8 +38,8 @@ class EncoderDecoderConfig(Settings):
                        "learned_from_sinusoid", "none"
     pe_halves          True: all sines, then all cosines (Marian's files); False: by turns
     embed_scale        embeddings times √d: True in all but Agarwal's
-    tied               Y is the target's table, transposed: True in Vaswani's
-    unembed_bias       b: False in Vaswani's
+    tied               U is the target's table, transposed: True in Vaswani's
+    unembed_bias       u: False in Vaswani's
     out_bias           of W^O: False in all presets
     dropout            0; 0.1 in Vaswani's
 

@@ -209,6 +209,7 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
         extra, missing = len(got - want), len(want - got)
         return f"{extra} in it do not belong there, {missing} are missing" if extra or missing else ""
     if isinstance(want, tuple):
+        got = list(got) if isinstance(got, np.ndarray) and got.ndim else got
         if not isinstance(got, (tuple, list)) or len(got) != len(want):
             return f"it is no tuple of {len(want)}"
         faults = [(k, difference(g, w, tol)) for k, (g, w) in enumerate(zip(got, want))]

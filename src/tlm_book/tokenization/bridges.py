@@ -97,7 +97,7 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
 
 
 def to_tokenizers(tokenizer: Tokenizer) -> Any:
-    """The same tokenizer as a `tokenizers.Tokenizer`: the same tokens for every text. Its `save("tokenizer.json")` writes Hugging Face's file.
+    """The same tokenizer as a `tokenizers.Tokenizer`: the same tokens for every text that both can cut. Its `save("tokenizer.json")` writes Hugging Face's file.
 
     As here, the name of a special inside a text is ordinary text. After `engine.encode_special_tokens = False`, and in an engine read from a file,
     all specials are allowed.
@@ -105,6 +105,7 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
     ValueError when two tokens have one spelling or the engine reads the pattern otherwise; ImportError without the library.
     """
     lib = library("tokenizers", "bridges")
+    expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
     names = _spellings(tokenizer)
     merges = [(names[a], names[b]) for a, b in tokenizer.merges]
     engine = lib.Tokenizer(lib.models.BPE(vocab=dict(zip(names, tokenizer.ids)), merges=merges))
@@ -176,13 +177,14 @@ def _check_settings(state: dict[str, Any]) -> None:
 
 
 def to_tiktoken(tokenizer: Tokenizer) -> Any:
-    """The same tokenizer as a `tiktoken.Encoding`: the same tokens for every text, by `encode_ordinary`, or by `encode` with `allowed_special`.
+    """The same tokenizer as a `tiktoken.Encoding`: the same tokens for every text that both can cut, by `encode_ordinary`, or by `encode` with `allowed_special`.
     (T-joined-strings)
 
     ValueError when `ids` does not increase with the merges, when some token's bytes are encoded otherwise (never so for learned merges), when one
     special's name begins another, or when the engine reads the pattern otherwise; ImportError without the library.
     """
     lib = library("tiktoken", "bridges")
+    expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
     ids, end = tokenizer.ids, 256 + len(tokenizer.merges)
     rising = all(a < b for a, b in pairwise(ids[256:end]))
     expects(rising, "ids", "merges out of order", "ids that increase with the merges")

@@ -25,9 +25,10 @@ from tlm_book.tokenization.bpe import (
     encode_bytes,
 )
 
-__all__ = ["LONG", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges"]
+__all__ = ["LONG", "MOST", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges"]
 
 LONG = 64  # bytes from which on a heap pays
+MOST = 0x110000 - 256  # merges: a token is written as one character
 
 # ---- cutting
 
@@ -75,8 +76,7 @@ def learn_merges(words: Mapping[str, int], n_merges: int, *, progress: bool | No
 
     ValueError for n_merges below 0 or out of all proportion.
     """
-    most = 0x110000 - 256  # a token is written as one character
-    expects(0 <= n_merges <= most, "n_merges", n_merges, f"a number ≥ 0 and ≤ {most}")
+    expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
     pieces = [_as_bytes(word).decode("latin-1") for word in words]
     times = list(words.values())
     places: defaultdict[str, list[int]] = defaultdict(list)  # numbers of the pieces in which a pair has been seen, once for each occurrence

@@ -8,6 +8,7 @@ from tlm_book.checks import expects
 from tlm_book.libraries import library
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, checked_text, pre_tokens
+from tlm_book.tokenization.engine import MOST
 
 __all__ = ["PROBE", "byte_characters", "expects_same_cuts", "pre_tokenizer", "train_by_tokenizers"]
 
@@ -41,7 +42,10 @@ def pre_tokenizer(lib: Any, pattern: str) -> Any:
     """What cuts at a pattern in `tokenizers`, and writes GPT-2's characters; ValueError for a pattern that it does not read as we do."""
     cut = lib.pre_tokenizers
     if pattern == GPT2_PATTERN:
-        return cut.ByteLevel(add_prefix_space=False)
+        whole = cut.ByteLevel(add_prefix_space=False)
+        places = [place for _, place in whole.pre_tokenize_str(PROBE)]
+        expects_same_cuts(pattern, [PROBE[a:b].encode("utf-8") for a, b in places], "tokenizers")
+        return whole
     try:
         split = cut.Split(lib.Regex(pattern), "isolated")
     except Exception as error:  # the library raises no narrower type
@@ -58,7 +62,8 @@ def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATT
 
     TypeError when a text is no str; ValueError for a lone surrogate or a pattern that the engine cannot read; ImportError without the library.
     """
-    expects(n_merges >= 0, "n_merges", n_merges, "a number ≥ 0")
+    expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
+    expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
     lib = library("tokenizers", "bridges")
     letters = byte_characters()
     trainer = lib.trainers.BpeTrainer(

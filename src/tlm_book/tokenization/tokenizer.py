@@ -15,6 +15,7 @@ from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import PATTERN, checked_text
 from tlm_book.tokenization.engine import (
     LONG,
+    MOST,
     bar,
     cut,
     encode_piece,
@@ -90,6 +91,7 @@ class Tokenizer(Vocabulary):
         expects(vocab_size >= least, "vocab_size", vocab_size, f"at least {least} (256 bytes, specials {names})")
         documents = iter(bar(_several(texts), progress, unit=" documents"))
         n_merges = vocab_size - least
+        expects(n_merges <= MOST, "vocab_size", vocab_size, f"at most {least + MOST}")
         if engine == "tokenizers":
             merges = train_by_tokenizers(documents, n_merges, pattern)
         else:
@@ -106,16 +108,18 @@ class Tokenizer(Vocabulary):
         """The tokens of a text. A special's name is ordinary text unless `allowed_special` holds it. (B-tokenize-canonical)
 
         TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
-        expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
-        expects(not isinstance(allowed_special, str), "allowed_special", "one str", "a collection of names", TypeError)
+        text = checked_text(text)
+        came = "one str" if isinstance(allowed_special, str) else type(allowed_special).__name__
+        several = isinstance(allowed_special, Collection) and came != "one str"
+        expects(several, "allowed_special", came, "a collection of names", TypeError)
         for name in allowed_special:
             expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)}")
         if not allowed_special:
-            return self._tokens(checked_text(text))
+            return self._tokens(text)
         longest_first = sorted(allowed_special, key=len, reverse=True)  # a name may be the beginning of another
         tokens: list[int] = []
         for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
-            tokens += [self.specials[part]] if part in allowed_special else self.encode(part)
+            tokens += [self.specials[part]] if part in allowed_special else self._tokens(part)
         return tokens
 
     def encode_batch(self, texts: Iterable[str], *, allowed_special: Collection[str] = ()) -> list[list[int]]:
@@ -159,5 +163,6 @@ def _checked_pattern(pattern: str) -> str:
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:
-    expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
+    came = "one str" if isinstance(texts, str) else type(texts).__name__
+    expects(isinstance(texts, Iterable) and came != "one str", "texts", came, "several texts, such as a list of str", TypeError)
     return texts

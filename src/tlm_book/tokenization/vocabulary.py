@@ -37,11 +37,11 @@ class Tokens:
 
     def token_bytes(self, token: SupportsIndex) -> bytes:
         """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
+        whole = not isinstance(token, bool)
         try:
             number = operator.index(token)
         except TypeError:
-            number = -1
-        whole = hasattr(token, "__index__") and not isinstance(token, bool)
+            number, whole = -1, False
         expects(whole, "token", repr(token), "an integer", TypeError)
         expects(0 <= number < len(self), "token", number, f"a token from 0 to {len(self) - 1}", IndexError)
         return self._bytes[number]
@@ -55,6 +55,7 @@ class Tokens:
         """The bytes of the tokens, one after the other. (T-decoding)
 
         IndexError for an unknown token, TypeError for what is no integer."""
+        expects(isinstance(tokens, Iterable), "tokens", type(tokens).__name__, "several integers", TypeError)
         given, end = list(tokens), len(self)
         plain = [token for token in given if type(token) is int and 0 <= token < end]
         if len(plain) == len(given):  # as nearly always
@@ -121,6 +122,7 @@ class Vocabulary(Tokens):
 
 
 def _checked_merges(merges: Iterable[Sequence[int]]) -> list[TokenPair]:
+    expects(isinstance(merges, Iterable), "merges", type(merges).__name__, "pairs of integers", TypeError)
     pairs: list[Any] = [tuple(pair) for pair in merges]
     for k, pair in enumerate(pairs):
         whole = len(pair) == 2 and all(type(token) is int for token in pair)
