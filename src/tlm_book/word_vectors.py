@@ -63,7 +63,8 @@ def sgns_loss(
 
     ValueError when the widths differ.
     """
-    expects_shape("c", c, tuple(e.shape))
+    shape = tuple(e.shape)
+    expects(tuple(c.shape) == shape, "c", f"shape {tuple(c.shape)}", f"{shape}")
     expects_shape("N", N, (*e.shape[:-1], "k", e.shape[-1]))
     dot = torch.linalg.vecdot
     return F.softplus(-dot(e, c)) + F.softplus(dot(e[..., None, :], N)).sum(-1)
