@@ -187,7 +187,7 @@ class Chapter:
     def touched(self, origins: set[int]) -> list[int]:
         """The checks among these cells and among those that use, directly or not, a name that one of these has written."""
         tainted, checks = set(), []
-        imported = {name for names in self.names for name in names.imported}
+        imported = {name for names in self.names for name in names.imported} - {name.split(".")[0] for name in self.functions}
         for number, names in enumerate(self.names):
             if number in origins or names.reads & tainted:
                 tainted |= names.writes - imported
