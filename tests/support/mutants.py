@@ -198,7 +198,8 @@ class Chapter:
 
     def plan(self, function: str) -> list[int]:
         """The cells that a mutant of this function must run: the checks that it reaches and the cells which those need."""
-        origins = {number for number, reached in enumerate(self.reached) if function in reached}
+        defined = max((number for number in self.defines if function.split(".")[0] in self.names[number].writes), default=-1)
+        origins = {number for number, reached in enumerate(self.reached) if function in reached and number > defined}  # what ran before would be defined anew
         first = min(origins, default=len(self.cells))
         return sorted(number for number in self.needed(self.touched(origins)) if number >= first)
 

@@ -165,7 +165,7 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     the axis.
     """
     _expects_axes("X", X, (ax,))
-    E: Any = np.exp(X - X.max(ax, skipna=False))  # a named tensor
+    E: Any = np.exp(X - X.max(ax))  # a named tensor
     return E / E.sum(ax, skipna=False)
 
 
@@ -260,7 +260,7 @@ def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
     expects(len(axes) > 0, "axes", axes, "at least one axis")
     _expects_axes("X", X, axes)
     U = X - X.mean(axes, skipna=False)
-    return U / np.sqrt((U**2).mean(axes, skipna=False) + eps)
+    return U / np.sqrt((U**2).mean(axes) + eps)
 
 
 @shaped
