@@ -214,7 +214,7 @@ class Chapter:
             try:
                 run_cell(number, self.cells[number], self.space)
             except BaseException as error:
-                if number in self.checks and not (failed and isinstance(error, NameError)):
+                if number in self.checks and not (failed and type(error) is NameError):
                     return f"{type(error).__name__} {self.checks[number][0]}"
                 failed = True
         return ""
