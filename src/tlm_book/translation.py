@@ -319,12 +319,14 @@ def translate_all(
     """The translations of many sentences at once: greedy for width 1, else the best of
     the beam.
 
-    ValueError for a sentence that has no word, a word that is not in the list, or more
-    words than the model's max_len; TypeError for what is no text.
+    ValueError for a sentence that has no word, a word that is not in the list, more
+    words than the model's max_len, or a width or penalty out of range; TypeError for what is no text.
     """
     one = isinstance(sentences, str)
     expects(not one, "sentences", "one str", "a list of str", TypeError)
     expects(len(sentences) > 0, "sentences", "none", "at least one")
+    fine = 0 <= length_penalty < float("inf")
+    expects(fine, "length_penalty", length_penalty, "a finite number ≥ 0")
     rows = [translator.french.encode(sentence) for sentence in sentences]
     expects(all(rows), "sentences", "one without words", "at least one word in each")
     model = translator.model

@@ -966,6 +966,7 @@ CASES = [
     Case("translate beam of 0", lambda: translation.translate(french_english(), "a", width=0), ValueError, ("width: got 0", "at least 1")),
     Case("translate beam of 1.5", lambda: translation.translate(french_english(), "a", width=1.5), TypeError, ("width: got 1.5", "whole number")),
     Case("translate length_penalty nan", lambda: translation.translate(french_english(), "a", width=2, length_penalty=float("nan")), ValueError, ("length_penalty: got nan", "≥ 0")),
+    Case("translate greedy with length_penalty nan", lambda: translation.translate(french_english(), "a", length_penalty=float("nan")), ValueError, ("length_penalty: got nan", "≥ 0")),
     Case("translate_all one str", lambda: translation.translate_all(french_english(), "a"), TypeError, ("sentences: got one str", "a list")),
     Case("translate_all none", lambda: translation.translate_all(french_english(), []), ValueError, ("sentences: got none", "at least one")),
     Case("WordList decode number", lambda: translation.WordList(("a",)).decode([4]), IndexError, ("tokens: got 4", "0 to 3")),

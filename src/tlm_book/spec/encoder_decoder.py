@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects_one_of, expects_shape, shaped
+from tlm_book.checks import expects, expects_one_of, expects_shape, shaped
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.feed_forward import feed_forward
 from tlm_book.spec.multi_head import multi_head_attention
@@ -154,4 +154,6 @@ def encoder_decoder(
     memory = last(memory, "N_encoder")
     Z = decoder(rows(target, w["E_t"]), memory, w["decoder"], **inside, **settings)
     expects_shape("U", w["U"], (Z.shape[1], "V"))
+    got, V = f"shape {w['u'].shape}", w["U"].shape[1]
+    expects(w["u"].shape == (V,), "u", got, f"({V},)")
     return last(Z, "N_decoder") @ w["U"] + w["u"]
