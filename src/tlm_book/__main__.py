@@ -50,7 +50,10 @@ def of_option(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{name}:{str(error).partition(':')[2]}") from error
+        _, _, rest = str(error).partition(": got ")
+        if not rest:
+            raise
+        raise ValueError(f"{name}: got {rest}") from error
 
 
 def sample_of(folder: str, prompt: str) -> str:

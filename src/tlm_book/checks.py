@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_tokens", "expects_length"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +95,18 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
     if not fits:  # the message is built only when it is needed: torch.compile cannot trace it
         lead = "…, " if len(got) > len(wants) else ""
         refuse(argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
+
+
+def expects_several(argument: str, values: object, wants: str, kind: type = Iterable) -> None:
+    """TypeError unless this is of the kind and no single text, whose letters would be taken one by one.
+
+    >>> expects_several("texts", "tea", "a list of str")
+    Traceback (most recent call last):
+    ...
+    TypeError: texts: got one str, want a list of str
+    """
+    one = isinstance(values, str)
+    expects(isinstance(values, kind) and not one, argument, "one str" if one else type(values).__name__, wants, TypeError)
 
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:

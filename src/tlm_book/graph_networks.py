@@ -39,8 +39,8 @@ class MLP(nn.Module):
     between them.
     (B-mlp-preact, B-mlp-function)
 
-    `widths`, whole numbers, are n_0, …, n_L. x: (*batch, n_0) → (*batch, n_L). TypeError or
-    ValueError for fewer than two widths, widths below 1, an unknown activation or
+    `widths` are whole numbers n_0, …, n_L. x: (*batch, n_0) → (*batch, n_L). TypeError
+    or ValueError for fewer than two widths, widths below 1, an unknown activation or
     another input width.
 
     >>> MLP([3, 8, 8, 2])(torch.zeros(5, 3)).shape

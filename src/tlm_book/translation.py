@@ -116,9 +116,9 @@ def translation_loss(
     expects(same, "target", f"{len(target)} sentences", wants)
     there, started = target != PADDING, bool((target == START).any())
     expects(not started, "target", "a start sign ∅", "words and a stop sign × only")
-    after = torch.roll(there, -1, -1)
-    after[..., -1:] = False  # is the next place a word or a sign?
-    ends = bool(((target == STOP) == (there & ~after)).all())
+    place, length = torch.arange(target.shape[-1]).to(target), there.sum(-1, keepdim=True)
+    last = (place == length - 1) == (target == STOP)
+    ends = bool((last & ((place < length) == there)).all())
     wants = "one at the end of each, and no other; padding behind it"
     expects(ends, "target", "a sentence without the stop sign ×", wants)
     scores = model(source, shift(target, START), source != PADDING)
@@ -320,7 +320,8 @@ def translate_all(
     the beam.
 
     ValueError for a sentence that has no word, a word that is not in the list, more
-    words than the model's max_len, or a width or penalty out of range; TypeError for what is no text.
+    words than the model's max_len, or a width or penalty out of range; TypeError for
+    what is no text.
     """
     one = isinstance(sentences, str)
     expects(not one, "sentences", "one str", "a list of str", TypeError)

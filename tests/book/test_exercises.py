@@ -152,6 +152,12 @@ def test_an_exercise_that_is_not_there_is_named(name, words):
         check(name, None)
 
 
+def test_numbers_that_are_wanted_one_by_one_may_come_as_an_array():
+    for right in ((1, 6), [1, 6], np.array([1.0, 6.0]), torch.tensor([1.0, 6.0])):
+        assert grading.difference(right, (1, 6)) == ""
+    assert grading.difference(np.array([1.0, 7.0]), (1, 6)) and "no tuple of 2" in grading.difference(np.ones(3), (1, 6))
+
+
 def test_one_number_is_no_array_of_equal_numbers():
     assert "shape" in grading.difference(1.0, np.ones(3)) and "shape" in grading.difference(np.ones((3, 1)), np.ones(3))
     assert not grading.difference(np.ones((1, 1)), 1.0) and not grading.difference([1, 2], np.array([1.0, 2.0]))

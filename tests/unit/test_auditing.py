@@ -285,6 +285,9 @@ def test_what_was_asked_for_and_raised_is_not_ok():
     def bad(row, state):
         raise RuntimeError("no step")
 
+    def attends(x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
     def picky(x, attention_mask=None):
         if attention_mask is not None and not attention_mask.all():
             raise RuntimeError("no padding")
@@ -292,6 +295,7 @@ def test_what_was_asked_for_and_raised_is_not_ok():
 
     for report, word in (
         (audit(lambda x: x.cumsum(-2), zoo.rows(), step=bad), "no step"),
+        (audit(attends, zoo.rows(), back_ends=["cudnn"]), "No viable backend"),  # on the CPU
         (audit(picky, {"x": zoo.rows(), "attention_mask": torch.ones(zoo.rows().shape[:2])}), "no padding"),
     ):
         assert not report.ok and not report.leaks and any(word in line for line in report.problems), report

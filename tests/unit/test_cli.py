@@ -218,6 +218,15 @@ def test_wrong_choices(options, words, text, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_wrong_with_a_file_is_said_of_its_option(text, tmp_path):
+    (tmp_path / "bad.json").write_text("{}")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.json").write_text("{}")
+    given = ["train", "--data", text, "--out", tmp_path / "new"]
+    assert refused(command(*given, "--tokenizer", tmp_path / "bad.json"), "--tokenizer: got", "bad.json")
+    assert refused(command(*given, "--from", tmp_path / "bad"), "--from: got")
+
+
 def test_broken_model(trained, tmp_path):
     folder, _ = trained
     assert refused(command("generate", "--model", tmp_path / "none", "--prompt", "a"), "none")
@@ -243,6 +252,7 @@ def models(tmp_path_factory):
         "def peeking(): return nn.Softmax(1), torch.randn(1, 5, 4)\n"
         "def window(): return nn.Linear(4, 4), torch.randn(1, 5, 4), {'max_lookback': 2}\n"
         "def nothing(): return None\n"
+        "def boom(): raise RuntimeError('of its own')\n"
         "def wide(): return nn.Linear(3, 4), torch.randn(1, 5, 4)\n"
     )
     return folder
@@ -269,6 +279,7 @@ def test_audit_says_whether_there_is_a_leak(models):
         (["none.such:factory"], ["MODULE:FACTORY", "none", "imported"]),
         (["mine:lost"], ["mine:lost", "function"]),
         (["mine:nothing"], ["NoneType", "(model, inputs)"]),
+        (["mine:boom"], ["mine:boom, which raised RuntimeError: of its own", "(model, inputs)"]),
         (["mine:wide"], ["inputs", "cannot be multiplied"]),
         (["mine:honest", "--length", "9"], ["--length", "9"]),
         (["mine:honest", "--back-end", "magic"], ["--back-end", "magic"]),
@@ -308,6 +319,9 @@ EARLY = {
     "--preset: got it with --book": ["train", "--book", "--preset", "gpt2", "--out", "new"],
     "--out: got 'mine.txt', want a name that ends in .html": ["page", "--out", "mine.txt"],
     "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],
+    "--out: got 'here', which exists, want a file": ["prove", "--preset", "gpt2", "--out", "here"],
+    "--out: got 'nowhere/x.v', and no folder 'nowhere'": ["prove", "--preset", "gpt2", "--out", "nowhere/x.v"],
+    "--out: got 'nowhere/p.html', and no folder 'nowhere'": ["page", "--out", "nowhere/p.html"],
 }
 
 

@@ -171,10 +171,9 @@ def check_options(model: Any, options: Options) -> None:
     expects(lookback is None or not options.everywhere, "max_lookback", lookback, 'None with expects="all"')
     whole = lookback is None or (isinstance(lookback, int) and lookback >= 0)
     expects(whole, "max_lookback", lookback, "a whole number, at least 0")
-    several = isinstance(options.modes, Sequence) and not isinstance(options.modes, str)
-    expects(several and len(options.modes) > 0, "modes", repr(options.modes), "a list of some of 'eval', 'train'")
-    several = isinstance(options.back_ends, Sequence) and not isinstance(options.back_ends, str)
-    expects(several, "back_ends", repr(options.back_ends), "a list of names")
+    several = lambda names: isinstance(names, Sequence) and not isinstance(names, str)
+    expects(several(options.modes) and len(options.modes) > 0, "modes", repr(options.modes), "a list of some of 'eval', 'train'")
+    expects(several(options.back_ends), "back_ends", repr(options.back_ends), "a list of names")
     for mode in options.modes:
         expects_one_of("modes", mode, ("eval", "train"))
     expects_positive(memory=options.memory)

@@ -286,9 +286,9 @@ class EncoderDecoder(nn.Module):
         key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> State:
         """Read the source once; nothing has been written."""
+        memory = self.encode(source, key_mask)
         got = f"shape {tuple(source.shape)}"
         expects(source.dim() == 2, "source", got, "(batch, n)")
-        memory = self.encode(source, key_mask)
         pairs = [block.cross_attention.keys_values(memory) for block in self.decoder]
         return State(pairs, [None] * len(pairs), key_mask, 0)
 

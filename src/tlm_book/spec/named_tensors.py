@@ -344,7 +344,8 @@ def block(
     """X_2 = X + SelfAttention(LayerNorm(X))_{val→chans},
     Y = X_2 + FFN(LayerNorm(X_2)). (L-block-def)
 
-    X: chans, seq and further axes other than seq', key, val and hidden. w: gamma_1, beta_1, gamma_2, beta_2: (chans);
+    X: chans, seq and further axes other than seq', key, val and hidden. w: gamma_1,
+    beta_1, gamma_2, beta_2: (chans);
     W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2, b_2 as for `ffn`. ValueError
     unless |val| = |chans|.
     """

@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_several
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
 from tlm_book.tokenization.files import write_texts
@@ -191,7 +191,7 @@ class HubTokenizer(Tokens):
         around it that the file asks for, such as <s>. The name of an added token that is no special is always that token.
 
         TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
-        expects(not isinstance(allowed_special, str), "allowed_special", "one str", "a collection of names", TypeError)
+        expects_several("allowed_special", allowed_special, "a collection of names", Collection)
         for name in allowed_special:
             expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)[:8]}")
         closed = self.specials.keys() - set(allowed_special)
@@ -206,7 +206,7 @@ class HubTokenizer(Tokens):
 
     def encode_batch(self, texts: Iterable[str], **options: Any) -> list[list[int]]:
         """The tokens of each text; options as in `encode`."""
-        expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
+        expects_several("texts", texts, "several texts, such as a list of str")
         return [self.encode(text, **options) for text in texts]
 
     def _split(self, text: str, names: Mapping[str, str], closed: Collection[str], first: bool) -> Iterable[tuple[str, int | None, bool]]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_several
 from tlm_book.libraries import library
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, checked_text, pre_tokens
@@ -63,7 +63,7 @@ def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATT
     TypeError when a text is no str; ValueError for a lone surrogate or a pattern that the engine cannot read; ImportError without the library.
     """
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
-    expects(not isinstance(texts, str), "texts", "one str", "several texts, such as a list of str", TypeError)
+    expects_several("texts", texts, "several texts, such as a list of str")
     lib = library("tokenizers", "bridges")
     letters = byte_characters()
     trainer = lib.trainers.BpeTrainer(

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import regex
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_one_of,
+    expects_positive,
+    expects_several,
+)
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import PATTERN, checked_text
 from tlm_book.tokenization.engine import (
@@ -109,9 +114,7 @@ class Tokenizer(Vocabulary):
 
         TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
         text = checked_text(text)
-        came = "one str" if isinstance(allowed_special, str) else type(allowed_special).__name__
-        several = isinstance(allowed_special, Collection) and came != "one str"
-        expects(several, "allowed_special", came, "a collection of names", TypeError)
+        expects_several("allowed_special", allowed_special, "a collection of names", Collection)
         for name in allowed_special:
             expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)}")
         if not allowed_special:
@@ -163,6 +166,5 @@ def _checked_pattern(pattern: str) -> str:
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:
-    came = "one str" if isinstance(texts, str) else type(texts).__name__
-    expects(isinstance(texts, Iterable) and came != "one str", "texts", came, "several texts, such as a list of str", TypeError)
+    expects_several("texts", texts, "several texts, such as a list of str")
     return texts

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects, refuse
+from tlm_book.checks import expects, expects_several, refuse
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import byte_strings
 
@@ -55,7 +55,7 @@ class Tokens:
         """The bytes of the tokens, one after the other. (T-decoding)
 
         IndexError for an unknown token, TypeError for what is no integer."""
-        expects(isinstance(tokens, Iterable), "tokens", type(tokens).__name__, "several integers", TypeError)
+        expects_several("tokens", tokens, "several integers")
         given, end = list(tokens), len(self)
         plain = [token for token in given if type(token) is int and 0 <= token < end]
         if len(plain) == len(given):  # as nearly always
@@ -122,7 +122,7 @@ class Vocabulary(Tokens):
 
 
 def _checked_merges(merges: Iterable[Sequence[int]]) -> list[TokenPair]:
-    expects(isinstance(merges, Iterable), "merges", type(merges).__name__, "pairs of integers", TypeError)
+    expects_several("merges", merges, "pairs of integers")
     pairs: list[Any] = [tuple(pair) for pair in merges]
     for k, pair in enumerate(pairs):
         whole = len(pair) == 2 and all(type(token) is int for token in pair)
@@ -134,7 +134,7 @@ def _checked_merges(merges: Iterable[Sequence[int]]) -> list[TokenPair]:
 
 def checked_specials(specials: Sequence[str]) -> list[str]:
     """The names of specials; ValueError and TypeError as `Vocabulary` says."""
-    expects(not isinstance(specials, str), "specials", "one str", "several names, such as a list of str", TypeError)
+    expects_several("specials", specials, "several names, such as a list of str")
     names = list(specials)
     for name in names:
         expects(isinstance(name, str), "specials", repr(name), "names of type str", TypeError)
