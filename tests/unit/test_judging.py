@@ -23,7 +23,7 @@ from tlm_book.transformer_lm import Config, TransformerLM
 
 TEXTS = small_world.stories(60, seed=3, levels=(0, 1, 2))
 TOKENIZER = Tokenizer.train(TEXTS, 700)
-STORY = "Anna was at the mill. Ben was in the barn.\nWhere was Anna? At the mill.\nWho was with Ben? Anna was at the mill, Ben in the barn: nobody.\n"
+STORY = "Anna was at the mill. Ben was in the barn.\nWhere was Anna? At the mill.\nWho was with Ben? Ben was in the barn, Anna at the mill: nobody.\n"
 
 
 @pytest.mark.parametrize(

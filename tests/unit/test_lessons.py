@@ -150,3 +150,10 @@ def test_settings_that_mean_nothing_are_refused(wrong, tmp_path):
     with pytest.raises(ValueError, match=f"{name}: got {value}, want"):
         learn_world(tmp_path / "new", TINY._replace(**wrong), LESSONS_TINY, SMALL)
     assert not any(tmp_path.iterdir())
+
+
+def test_rows_longer_than_the_model_reads_are_refused_before_the_first_step(tmp_path):
+    long = Lesson((COPY,), SMALL.max_len + 1, 2)
+    with pytest.raises(ValueError, match=f"lessons: got rows of {SMALL.max_len + 1} tokens, want rows of at most {SMALL.max_len}"):
+        learn_world(tmp_path / "new", TINY, (*LESSONS_TINY, long), SMALL)
+    assert not any(tmp_path.iterdir())

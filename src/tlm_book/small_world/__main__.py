@@ -8,7 +8,7 @@ from pathlib import Path
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tlm_book.small_world",
-        description="Train the model of the small world, which answers what is asked of its stories: some 80 minutes on two cores with --compile, a few on a GPU. Stopped, the same command goes on.",
+        description="Train the model of the small world, which answers what is asked of its stories: some 90 minutes on two cores with --compile, a few on a GPU. Stopped, the same command goes on.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes: a folder that does not exist yet")
     parser.add_argument("--tokens", type=int, metavar="N", help="how many tokens to read in all (default: as many as the model that comes with the book)")

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from tlm_book.checks import expects_several
 from tlm_book.inference import generate
 from tlm_book.loss import shift
 from tlm_book.small_world.faults import proofread
@@ -37,6 +38,7 @@ class Writing(NamedTuple):
 
 def judged(texts: Sequence[str]) -> Writing:
     """Each story read by `proofread`. A question that cannot be asked is a sentence that is not of the language."""
+    expects_several("texts", texts, "a list of stories", Sequence)
     verdicts = [proofread(text) for text in texts]
     faults = [fault for v in verdicts for fault in v.faults]
     of_kind = {kind: sum(f.kind == kind for f in faults) for kind in ("grammar", "answer")}
@@ -91,6 +93,7 @@ def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str
 
     Questions beyond the model's context are left out. The model is left as `eval()` leaves it.
     """
+    expects_several("texts", texts, "a list of stories", Sequence)
     model.eval()
     config: Any = model.config
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in may have no weights

@@ -44,8 +44,7 @@ LESSONS = (
     Lesson((COPY, FACTS, COMPANY, THREE, L0, L0), 128, 12, 0.85, most=2000),
     Lesson((COPY, COMPANY, THREE, L0, DEEDS, DEEDS, L1, L1), 192, 9, 0.8, most=1200),
     Lesson((COPY, COMPANY, THREE, L0, DEEDS, L1, BUSY, L2, L2), 256, 8, 0.8, most=1200),
-    Lesson((L0, L1, L2, BUSY, L2, L3, L3), 320, 7, most=7800),
-    Lesson((L0, L1, L2, BUSY, COMPANY, L3, L3, L0, L1, L2, BUSY, L2, L3, L3), 320, 7),
+    Lesson((L0, L1, L2, BUSY, COMPANY, L3, L3, L0, L1, L2, BUSY, L2, L3, L3), 336, 7),
 )
 MORE, QUESTIONS = 0.3, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
 ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1 (the loss is a weighted mean: only their ratio counts)

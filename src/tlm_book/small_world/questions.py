@@ -53,11 +53,12 @@ def _where(world: World, what: str) -> str:
 
 
 def _company(world: World, who: str) -> str:
-    """Aloud: first where everybody was, then who was where `who` was."""
-    first, *rest = world.all("person")
-    everywhere = ", ".join([f"{first} was {where_it_is(world.where[first])}", *(f"{name} {where_it_is(world.where[name])}" for name in rest)])
-    others = [name for name in world.at(world.where[who]) if name != who]
-    return f"{everywhere}: {said(others) if others else 'nobody'}."
+    """Aloud: first where `who` was, then where the others were, "too" in the same place; last who those were."""
+    here = world.where[who]
+    others = [name for name in world.all("person") if name != who]
+    beside = [name for name in others if world.where[name] == here]
+    everywhere = ", ".join([f"{who} was {where_it_is(here)}", *(f"{name} {where_it_is(world.where[name])}" + ", too" * (name in beside) for name in others)])
+    return f"{everywhere}: {said(beside) if beside else 'nobody'}."
 
 
 def _before(world: World, who: str, place: str) -> str:
@@ -78,8 +79,7 @@ QUESTIONS = {
     "what has who": Question("What did {} have?", ("person",), lambda world, who: _things(world.inside(who))),
     "with whom": Question("Who was with {}?", ("person",), _company),
     "who gave it": Question(
-        "Who gave the {} to {}?", ("object", "person"), lambda world, what, who: world.giver[what, who] + ".",
-        lambda world, what, who: (what, who) in world.giver,
+        "Who gave the {} to {}?", ("object", "person"), lambda world, what, who: world.giver.get((what, who), "Nobody") + "."
     ),
     "before that place": Question(
         "Where was {} before the {}?", ("person", "place"), _before, lambda world, who, place: place in world.path[who][1:],

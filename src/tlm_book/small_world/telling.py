@@ -87,20 +87,27 @@ class _Stage:
         """Only what was placed when a place was named last is still clear."""
         self.clear = set(self.lately)
 
-    def recall(self, name: str) -> None:
-        """Say where somebody or something is, and what bears it, unless that is clear; "too" when it is the place that was named last."""
+    def recall(self, name: str, surely: bool = False) -> None:
+        """Say where somebody or something is, and what bears it, `surely` or unless that is clear; once a container is named, where it stands is said, too."""
         where = self.world.where[name]
-        if (name, where) not in self.clear:
-            too = where == self.here and not self.world.alone(name)
+        if surely := surely or (name, where) not in self.clear:
+            too = where == self.here and self.lately_beside(name)
             self.do(w.IsAt(name, where, too) if sort_of(name) == "person" else w.IsIn(name, where, too))
         if sort_of(where) != "place":
-            self.recall(where)
+            self.recall(where, surely and sort_of(where) == "container")
+
+    def lately_beside(self, name: str) -> bool:
+        """Whether the event that named a place last put somebody or something else there, who or which is still there."""
+        return any(other != name and self.world.where[other] == self.here for other, _ in self.lately)
 
     # steps
 
     def go(self, who: str, place: str = "") -> None:
-        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company."""
-        self.recall(who)
+        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company.
+
+        When there is somewhere to be, where they are is said right before, unless that was the last place named.
+        """
+        self.recall(who, surely=bool(place) and (who, self.world.where[who]) not in self.lately)
         if not place:
             place, other = self.somewhere_else(who), self.another(who) if self.rng.random() < 0.1 else who
             self.recall(other)
@@ -166,7 +173,7 @@ def _wish(stage: _Stage) -> None:
     if stage.world.where[what] == who:
         return
     stage.recall(what)
-    stage.recall(who)
+    stage.recall(who, surely=(who, stage.world.where[who]) not in stage.lately)
     stage.do(w.Wants(who, what))
     if stage.world.where[who] != stage.world.place_of(what) and stage.rng.random() < 0.7:
         other = stage.another(who)
@@ -202,7 +209,7 @@ def _tidy(stage: _Stage) -> None:
     if stage.world.where[what] == container:
         return None
     stage.fetch(who, what)
-    stage.recall(container)
+    stage.recall(container, surely=True)
     if sort_of(stage.world.where[container]) == "person":
         stage.go(who, stage.world.place_of(container))
         if stage.world.where[container] != who:
@@ -252,7 +259,7 @@ def _look(stage: _Stage) -> None:
     if not containers:
         return _walk(stage)
     who, container = stage.anyone(), stage.rng.choice(containers)
-    stage.recall(container)
+    stage.recall(container, surely=True)
     stage.go(who, stage.world.where[container])
     stage.do(w.Finds(who, container, tuple(stage.world.inside(container))))
     return None
@@ -352,10 +359,10 @@ def story(level: Level | int, rng: random.Random) -> str:
     TypeError for what is neither.
 
     >>> print(story(0, random.Random(6)), end="")
-    Ada and Astrid lived around the forest, the sea and the valley. Ada was in the forest. In the valley was Astrid. In the valley lay a nut, too. In the forest lay a quill. The nut was in the valley. Ada was in the forest then. Ada went to the valley. Ada took the nut in the valley. Astrid was in the valley then, too. Astrid got the nut from Ada.
+    Ada and Astrid lived around the forest, the sea and the valley. Ada was in the forest. In the valley was Astrid. In the valley lay a nut, too. In the forest lay a quill. The nut was in the valley. Ada was in the forest then. Ada went to the valley. Ada took the nut in the valley. Astrid was in the valley then, too. Meanwhile Ada was in the valley, too. The nut was given to Astrid by Ada.
+    Who was with Ada? Ada was in the valley, Astrid in the valley, too: Astrid.
+    Where was the quill? In the forest.
     Who had the nut? Astrid.
-    Who was with Ada? Ada was in the valley, Astrid in the valley: Astrid.
-    Who gave the nut to Astrid? Ada.
     """
     expects(isinstance(level, (int, Level)), "level", type(level).__name__, "a number or a Level", TypeError)
     if isinstance(level, int):
@@ -376,16 +383,17 @@ def story(level: Level | int, rng: random.Random) -> str:
 
 def _asked(stage: _Stage) -> list[str]:
     """Questions of different kinds, each with its answer."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, bool], list[str]] = {}
     for kind, names in askable(stage.world):
         question = QUESTIONS[kind].text.format(*names)
-        found.setdefault(kind, []).append(f"{question} {answer(question, stage.world)}")
+        line = f"{question} {answer(question, stage.world)}"
+        found.setdefault((kind, line.endswith(("Nothing.", "Nobody.", "nobody."))), []).append(line)
     lines: dict[str, None] = {}
     wanted = min(stage.level.questions, sum(map(len, found.values())))
     while len(lines) < wanted:
-        line = stage.rng.choice(found[stage.rng.choice(list(found))])
-        if not line.endswith(("Nothing.", "Nobody.", "nobody.")) or stage.rng.random() < 0.3:
-            lines[line] = None
+        kind, none = stage.rng.choice(list(found))
+        if not none or stage.rng.random() < 0.3:
+            lines[stage.rng.choice(found[kind, none])] = None
     return list(lines)
 
 
