@@ -55,7 +55,8 @@ def module_file(source, module):
 def modules(source, chapters):
     """The modules of the chapters in the order of the book, the specification first, then those written by hand.
 
-    A package has one entry, for what its `__init__.py` offers; rooms of it that a chapter exports have their own.
+    A package has one entry, for what its `__init__.py` offers; rooms of it that a chapter exports have their own, and what they
+    define stands there only.
     """
     found = []
     for chapter in chapters:
@@ -92,6 +93,8 @@ def entries(source, module, names=None):
     found = []
     for name in names or ast.literal_eval(defined["__all__"].value):
         if name in elsewhere:  # a package offers what its parts define
+            if chapter_of(module_file(source, elsewhere[name]).read_text(encoding="utf-8")):
+                continue
             found += [entry._replace(module=module) for entry in entries(source, elsewhere[name], [name])]
             continue
         node = defined[name]

@@ -8,6 +8,7 @@ With TLM_BOOK_TYPECHECK=1 in the environment every signature is checked at run t
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -37,11 +38,30 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name: str) -> object:
-    """Import a front-door name from its chapter on first use, so that `tlm_book.spec` never pays for torch."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'tlm_book' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tlm_book.{_HOME[name]}"), name)
+if TYPE_CHECKING:  # a type checker reads the same table in this form
+    from tlm_book.auditing import audit as audit
+    from tlm_book.derivation import derive as derive
+    from tlm_book.inference import generate as generate
+    from tlm_book.pretrained import load_gpt2 as load_gpt2
+    from tlm_book.pretrained import load_llama as load_llama
+    from tlm_book.pretrained import load_marian as load_marian
+    from tlm_book.pretrained import load_model as load_model
+    from tlm_book.pretrained import save_gpt2 as save_gpt2
+    from tlm_book.pretrained import save_llama as save_llama
+    from tlm_book.pretrained import save_marian as save_marian
+    from tlm_book.pretrained import save_model as save_model
+    from tlm_book.tokenization import Tokenizer as Tokenizer
+    from tlm_book.training import load as load
+    from tlm_book.training import train as train
+    from tlm_book.transformer_lm import Config as Config
+    from tlm_book.transformer_lm import TransformerLM as TransformerLM
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import a front-door name from its chapter on first use, so that `tlm_book.spec` never pays for torch."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'tlm_book' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"tlm_book.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

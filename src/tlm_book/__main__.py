@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tlm_book import __version__
 from tlm_book.arguments import arguments, in_options, refuse_options
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def train(options: dict[str, Any]) -> str:
         with of_option("tokenizer"):
             options["tokenizer"] = Tokenizer.load(options["tokenizer"])
     if "begin" in options:
-        from tlm_book.pretrained.kinds import is_ours, load_model
+        from tlm_book.pretrained.kinds import is_ours
 
         begin = options["begin"]
         with of_option("from"):
-            options["begin"] = begin if is_ours(begin) else load_model(begin)
+            options["begin"] = begin if is_ours(begin) else decoder_in(begin)
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
     report = train_files(options.pop("data", None), **options)
@@ -78,14 +79,28 @@ def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Toke
     tqdm.write(f"after {step} steps: {complete(model, tokenizer, prompt, 30, seed=step)!r}", file=sys.stderr)
 
 
+def decoder_in(folder: str, *tokenizers: type, wants: str = "a tokenizer") -> tuple[Any, Any]:
+    """The decoder in the folder and its tokenizer, which is of one of these kinds if any are named; ValueError for what else it holds."""
+    from tlm_book.checks import expects
+    from tlm_book.pretrained import load_model
+    from tlm_book.transformer_lm import TransformerLM
+
+    model, tokenizer = load_model(folder)
+    kind = type(model).__name__
+    expects(isinstance(model, TransformerLM), "model", f"{folder!r}, which holds a model of the kind {kind}", "a decoder: one that train made, a GPT-2 or one of Llama's family")
+    has = "no tokenizer" if tokenizer is None else f"a {type(tokenizer).__name__}"
+    expects(not tokenizers or isinstance(tokenizer, tokenizers), "model", f"{folder!r}, which has {has}", f"a model with {wants}")
+    return model, tokenizer
+
+
 def generate(options: dict[str, Any]) -> str:
     """Write the prompt and what the model makes of it, piece by piece, and an end of line; there is nothing more to say."""
     from tlm_book.inference.text import stream_text, unread
-    from tlm_book.pretrained import load_model
+    from tlm_book.tokenization import HubTokenizer, Tokenizer
     from tlm_book.training import choose_device, shipped
 
     place, folder = str(choose_device(options.pop("device"))), options.pop("model")
-    model, tokenizer = shipped(place) if folder is None else load_model(folder)
+    model, tokenizer = shipped(place) if folder is None else decoder_in(folder, Tokenizer, HubTokenizer)
     model.to(place)
     prompt = options.pop("prompt")
     pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
@@ -100,26 +115,28 @@ def generate(options: dict[str, Any]) -> str:
 
 def export(options: dict[str, Any]) -> str:
     """Write the model's folder for another library; what can be done with it."""
-    from tlm_book.pretrained import load_model, save_model
+    from tlm_book.pretrained import save_model
 
     out = options["out"]
-    model, tokenizer = load_model(options["model"])
+    model, tokenizer = decoder_in(options["model"])
     kind = save_model(model, out, tokenizer)
-    return (
-        f"{out} holds a model of the kind {kind!r}, with its tokenizer. In Python:\n"
-        f"    from transformers import AutoModelForCausalLM, AutoTokenizer\n"
-        f"    model, tokenizer = (auto.from_pretrained({out!r}) for auto in (AutoModelForCausalLM, AutoTokenizer))"
-    )
+    if tokenizer is None:
+        said = "without a tokenizer, as it came", "AutoModelForCausalLM", f"model = AutoModelForCausalLM.from_pretrained({out!r})"
+    else:
+        both = "AutoModelForCausalLM, AutoTokenizer"
+        said = "with its tokenizer", both, f"model, tokenizer = (auto.from_pretrained({out!r}) for auto in ({both}))"
+    return f"{out} holds a model of the kind {kind!r}, {said[0]}. In Python:\n    from transformers import {said[1]}\n    {said[2]}"
 
 
 def page(options: dict[str, Any]) -> str:
     """Write one HTML file in which the model answers while one types."""
-    from tlm_book.pretrained import load_model
+    from tlm_book.tokenization import Tokenizer
     from tlm_book.training import shipped
     from tlm_book.viewer import playground
 
     folder, out = options["model"], options["out"]
-    model, tokenizer = shipped() if folder is None else load_model(folder)
+    wants = "a tokenizer that a page can hold: its own, as train makes it, or a GPT-2's"
+    model, tokenizer = shipped() if folder is None else decoder_in(folder, Tokenizer, wants=wants)
     playground(model, tokenizer, options["text"], title=options["title"]).save(out)
     return f"{out} holds the model and all it needs: open it in a browser, without a network"
 
@@ -209,25 +226,33 @@ def note(command: str, otherwise: Callable[..., None], message: Warning | str, c
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Status 0; 1 when an audit finds a leak or a proof fails; 2 with one line on stderr when the user can mend it; 130 when interrupted."""
+    """Run one command. Status 0; 1 when an audit finds a leak or a proof fails; 2 with one line on stderr when the user can mend it; 130 when interrupted;
+    141 when nobody reads what is said any more.
+    """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
     parser = arguments()
+    parser.add_argument("--version", action="version", version=f"tlm_book {__version__}")
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help(sys.stderr)
         return 2
     options = vars(parser.parse_args(argv))
     command, status = options["command"], 0
     run = {"train": train, "generate": generate, "export": export, "page": page, "audit": audit, "prove": prove}[command]
-    warnings.showwarning = partial(note, command, warnings.showwarning)
     try:
         refuse_options(options)
         del options["command"]
         import_libraries()
-        said = run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(note, command, warnings.showwarning)
+            said = run(options)
         said, status = said if isinstance(said, tuple) else (said, 0)
         if said:
             print(said)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in generate … | head -c 5
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes there when Python ends
+        return 141  # as of other commands then: 128 + SIGPIPE
     except (ValueError, TypeError, OSError, ImportError) as error:
         if isinstance(error, TypeError) and run is not audit:
             raise

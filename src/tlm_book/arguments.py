@@ -190,7 +190,7 @@ def arguments() -> argparse.ArgumentParser:
     export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
 
     page = commands.add_parser("page", help="make a page on which a model answers while one types", description="One HTML file with the model in it, which computes its scores, its attention and its next token at every key; it needs no network.")
-    page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 or model of Llama's family (default: the shipped model)")
+    page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
     page.add_argument("--text", default="", help="what stands there at first (default: nothing)")
     page.add_argument("--title", help="a line above")
@@ -242,6 +242,8 @@ def _refuse_run(options: dict[str, Any]) -> None:
         raise ValueError("--minutes: got it with --steps, want one of them")
     if "minutes" in options and resume and (run.exists() or out.exists()):
         raise ValueError(f"--minutes: got it with --resume, want to leave it out: the run in {str(run if run.exists() else out)!r} has its number of steps")
+    if "tokenizer" in options and "vocab_size" in options:
+        raise ValueError("--vocab-size: got it with --tokenizer, want to leave it out: the tokenizer has its number of tokens")
     if begin and (name := given(_OF_A_MODEL)):
         raise ValueError(f"{option(name)}: got it with --from, want to leave it out: the model in {begin!r} has its own")
     if not ("data" in options or options.get("book") or begin or run.exists() or (out / "run.json").exists()):
@@ -268,6 +270,7 @@ _OPTION = {
     "n_layers": "--layers",
     "max_len": "--context",
     "n_new": "--tokens",
+    "max_new": "--tokens",
     "begin": "--from",
     "back_ends": "--back-end",
     "lengths": "--length",

@@ -11,9 +11,10 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
+from numbers import Integral
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_tokens", "expects_length"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_whole", "is_whole", "plain_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,8 +77,44 @@ def expects_one_of(argument: str, got: object, choices: Sequence[object]) -> Non
 def expects_positive(**sizes: Any) -> None:
     """Each keyword is an integer ≥ 1; TypeError for another type, ValueError for a smaller number."""
     for argument, got in sizes.items():
-        expects(isinstance(got, int) and not isinstance(got, bool), argument, repr(got), "a whole number", TypeError)
+        if not isinstance(got, int) or isinstance(got, bool):
+            refuse(argument, repr(got), "an int" if is_whole(got) else "a whole number", TypeError)
         expects(got >= 1, argument, got, "at least 1")
+
+
+def is_whole(got: object) -> bool:
+    """Whether this is a whole number, Python's or numpy's; a bool is none."""
+    return isinstance(got, Integral) and not isinstance(got, bool)
+
+
+def expects_whole(**given: Any) -> None:
+    """Each keyword is a whole number; TypeError otherwise."""
+    for argument, got in given.items():
+        expects(is_whole(got), argument, repr(got), "a whole number", TypeError)
+
+
+def expects_numbers(**given: Any) -> None:
+    """Each keyword is an int or a float; TypeError otherwise."""
+    for argument, got in given.items():
+        expects(isinstance(got, int | float) and not isinstance(got, bool), argument, repr(got), "a number", TypeError)
+
+
+def expects_switches(**given: Any) -> None:
+    """Each keyword is True or False; TypeError otherwise."""
+    for argument, got in given.items():
+        expects(isinstance(got, bool), argument, repr(got), "True or False", TypeError)
+
+
+def plain_fields(made: Any) -> None:
+    """Single numbers of numpy and torch in the fields of a frozen dataclass become Python's own, which can be written into a file."""
+    for name in made.__dataclass_fields__:
+        object.__setattr__(made, name, _plain(getattr(made, name)))
+
+
+def _plain(got: Any) -> Any:
+    if type(got) is tuple:
+        return tuple(map(_plain, got))
+    return got.item() if hasattr(got, "item") and getattr(got, "shape", None) == () else got
 
 
 def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) -> None:
@@ -111,14 +148,25 @@ def expects_several(argument: str, values: object, wants: str, kind: type = Iter
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
     """Every token is an integer in {0, …, vocab_size − 1}: TypeError for another type, IndexError outside the range."""
-    expects(hasattr(tokens, "dtype"), argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
-    whole = str(tokens.dtype).removeprefix("torch.").removeprefix("u").startswith("int")
-    expects(whole, argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
+    _expects_integers(argument, tokens)
     if 0 in tuple(tokens.shape):
         return
     low, high = int(tokens.min()), int(tokens.max())
     expects(0 <= low and high < vocab_size, argument, f"a token {low if low < 0 else high}",
             f"tokens from 0 to {vocab_size - 1} (vocab_size = {vocab_size})", IndexError)
+
+
+def expects_text(argument: str, tokens: Any) -> None:
+    """A text is one row of integer tokens in a tensor: TypeError for another kind, ValueError for another shape, such as that of several texts."""
+    expects(hasattr(tokens, "unfold"), argument, type(tokens).__name__, "a tensor of integer tokens", TypeError)
+    _expects_integers(argument, tokens)
+    expects(tokens.ndim == 1, argument, f"shape {tuple(tokens.shape)}", "(N), one row of tokens")
+
+
+def _expects_integers(argument: str, tokens: Any) -> None:
+    expects(hasattr(tokens, "dtype"), argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
+    whole = str(tokens.dtype).removeprefix("torch.").removeprefix("u").startswith("int")
+    expects(whole, argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
 
 
 def expects_length(argument: str, n: int, max_len: int) -> None:

@@ -2,26 +2,42 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tlm_book.checks import expects
 
-__all__ = ["clear_parts", "free_folder", "new_file", "new_folder"]
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+__all__ = ["clear_parts", "free_folder", "held", "new_file", "new_folder"]
 
 
 def free_folder(folder: str | os.PathLike[str]) -> Path:
     """The path, when nothing is there yet; FileExistsError otherwise, TypeError for what is no path."""
     expects(isinstance(folder, str | os.PathLike), "folder", type(folder).__name__, "a path", TypeError)
     path = Path(folder)
-    expects(not path.exists(), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
+    expects(not os.path.lexists(path), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path
 
 
 def _beside(path: Path) -> Path:
-    """Where this process writes what will be called `path`."""
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Where what will be called `path` is written: a name that no other process or thread has, nor one that was killed."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+
+
+def _settle(part: Path) -> None:
+    """What was written is on the disk, and not on its way there: after a power cut no name stands for half a file."""
+    for file in [part, *part.rglob("*")]:
+        if file.is_file():
+            with file.open("rb+" if os.name == "nt" else "rb") as written:
+                os.fsync(written.fileno())
 
 
 @contextlib.contextmanager
@@ -33,6 +49,7 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     part.mkdir()
     try:
         yield part
+        _settle(part)
         part.rename(free_folder(path))
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -50,9 +67,30 @@ def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
     part = _beside(path)
     try:
         yield part
+        _settle(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def held(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Work in a folder in which nobody else does. FileExistsError when another process holds it; one that ends, however it ends, holds nothing.
+    Where the system has no such locks (Windows), nothing is held.
+    """
+    if fcntl is None:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            got = f"{str(folder)!r}, in which another process is at work"
+            raise FileExistsError(f"folder: got {got}, want one in which nobody is") from error
+        yield
+    finally:
+        os.close(opened)
 
 
 def clear_parts(folder: str | os.PathLike[str]) -> None:

@@ -14,6 +14,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_shape,
     expects_tokens,
+    is_whole,
 )
 
 REDUCTIONS = ("weighted", "row_mean", "sum")
@@ -39,6 +40,14 @@ def _expects_same_shape(
         f"shape {tuple(tensor.shape)}",
         f"({', '.join(map(str, shape))})",
     )
+
+
+def _expects_rows(tokens: Tensor, start: int) -> None:
+    right, got = isinstance(tokens, Tensor), type(tokens).__name__
+    expects(right, "tokens", got, "a tensor of integers", TypeError)
+    expects(is_whole(start), "start", repr(start), "a whole number", TypeError)
+    full, shape = tokens.dim() >= 1 and tokens.shape[-1] >= 1, tuple(tokens.shape)
+    expects(full, "tokens", f"shape {shape}", "at least one token in a row")
 
 
 def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
@@ -91,6 +100,11 @@ def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
     return w / total / (total.numel() if reduction == "row_mean" else 1)
 
 
+def _exact(t: Tensor) -> Tensor:
+    """The same numbers, float32 at least: half precision cannot add many of them."""
+    return t.to(torch.promote_types(t.dtype, torch.float32))
+
+
 def weighted_loss(
     logits: Float[Tensor, "*batch n V"],
     tokens: Int[Tensor, "*batch n"],
@@ -100,16 +114,18 @@ def weighted_loss(
     """−Σ w y / Σ w ("weighted", Wojcik's), the mean of row losses ("row_mean"),
     or −Σ w y ("sum"). (W-batch-loss)
 
-    Without weights every position counts 1. ValueError for weights of another shape;
-    on the CPU also for a negative or infinite one, and weights that sum to zero (for
+    Without weights every position counts 1. The result is float32 at least, and so is
+    everything that is added on the way. ValueError for weights of another shape; on
+    the CPU also for a negative or infinite one, and weights that sum to zero (for
     "row_mean": in any row; for "sum" they may); otherwise as in `token_log_probs`.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
+    scores = _exact(logits)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
         _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
-        return F.cross_entropy(logits.flatten(0, -2), tokens.flatten().long())
-    y = token_log_probs(logits, tokens)
-    w = torch.ones_like(y) if weights is None else weights
+        return F.cross_entropy(scores.flatten(0, -2), tokens.flatten().long())
+    y = token_log_probs(scores, tokens)
+    w = torch.ones_like(y) if weights is None else _exact(weights)
     return -(_shares(w, tuple(y.shape), reduction) * y).sum()
 
 
@@ -121,17 +137,12 @@ def shift(
 ) -> Int[Tensor, "*batch n"]:
     """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
 
-    ValueError when there is no token.
+    ValueError when there is no token, TypeError when `start` is no whole number.
 
     >>> shift(torch.tensor([2, 0, 1]), start=3)
     tensor([3, 2, 0])
     """
-    expects(
-        tokens.dim() >= 1 and tokens.shape[-1] >= 1,
-        "tokens",
-        f"shape {tuple(tokens.shape)}",
-        "at least one token in a row",
-    )
+    _expects_rows(tokens, start)
     first = torch.full_like(tokens[..., :1], start)
     return torch.cat((first, tokens[..., :-1]), dim=-1)
 

@@ -15,9 +15,12 @@ from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
     expects_length,
+    expects_numbers,
     expects_one_of,
     expects_positive,
     expects_shape,
+    plain_fields,
+    with_suggestions,
 )
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
@@ -236,6 +239,7 @@ class Rotary(nn.Module):
 # --- Longer texts than those of the training
 
 
+@with_suggestions
 @dataclass(frozen=True)
 class RopeScaling:
     """How `Rotary` turns more slowly, for texts longer than those of the training.
@@ -245,7 +249,7 @@ class RopeScaling:
     turn fewer than `low_freq_factor` times within `original_max_len` positions; those
     that turn more than `high_freq_factor` times stay; smoothly in between). ValueError
     for another kind, a factor below 1, bounds that are not 0 < low < high; TypeError for
-    a "llama3" without `original_max_len`.
+    what is no number, and for a "llama3" without `original_max_len`.
 
     >>> RopeScaling("llama3", 8.0, original_max_len=8192).high_freq_factor
     4.0
@@ -258,10 +262,12 @@ class RopeScaling:
     original_max_len: int | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         expects_one_of("kind", self.kind, ("linear", "llama3"))
+        low, high = self.low_freq_factor, self.high_freq_factor
+        expects_numbers(factor=self.factor, low_freq_factor=low, high_freq_factor=high)
         expects(self.factor >= 1, "factor", self.factor, "a number ≥ 1")
         if self.kind == "llama3":
-            low, high = self.low_freq_factor, self.high_freq_factor
             got, wants = f"{low} (high_freq_factor {high})", "0 < low < high"
             expects(0 < low < high, "low_freq_factor", got, wants)
             expects_positive(original_max_len=self.original_max_len)

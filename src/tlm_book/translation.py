@@ -8,7 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_positive, expects_tokens
+from tlm_book.checks import (
+    expects,
+    expects_positive,
+    expects_several,
+    expects_tokens,
+)
 from tlm_book.corpora.french import SentencePair, join_words, split_words
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.inference.sampling import Sampler
@@ -323,8 +328,7 @@ def translate_all(
     words than the model's max_len, or a width or penalty out of range; TypeError for
     what is no text.
     """
-    one = isinstance(sentences, str)
-    expects(not one, "sentences", "one str", "a list of str", TypeError)
+    expects_several("sentences", sentences, "a list of str", Sequence)
     expects(len(sentences) > 0, "sentences", "none", "at least one")
     fine = 0 <= length_penalty < float("inf")
     expects(fine, "length_penalty", length_penalty, "a finite number ≥ 0")

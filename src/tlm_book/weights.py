@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tlm_book.checks import expects
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["finite", "meta_model", "tie", "write_tensors"]
+__all__ = ["expects_one_table", "finite", "meta_model", "tie", "write_tensors"]
 
 S = TypeVar("S", bound=Settings)
 Model = TypeVar("Model", bound=nn.Module)
@@ -40,6 +40,14 @@ def tie(model: nn.Module) -> None:
     parts: Any = model
     if parts.config.tied:
         parts.unembedding.weight = parts.embedding.table.weight
+
+
+def expects_one_table(model: nn.Module) -> None:
+    """ValueError for a tied model of two different matrices: a file has room for one."""
+    parts: Any = model
+    one, two = parts.embedding.table.weight, parts.unembedding.weight
+    same = not parts.config.tied or one is two or torch.equal(one, two)
+    expects(same, "model", "a tied model with two matrices", "one, or tied=False")
 
 
 def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor], file: str = "config.json") -> Model:

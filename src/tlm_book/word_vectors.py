@@ -12,7 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_positive,
+    expects_several,
+    expects_shape,
+)
 
 __all__ = [
     "words",
@@ -186,8 +191,8 @@ def word_vectors(
     TypeError when `texts` is one str; ValueError when fewer than two words are
     frequent enough, or none has a neighbour.
     """
-    s, wants = settings, "several texts, such as a list of str"
-    expects(not isinstance(texts, str), "texts", "one str", wants, TypeError)
+    s = settings
+    expects_several("texts", texts, "several texts, such as a list of str")
     documents = [words(text) for text in texts]
     count = Counter(word for document in documents for word in document)
     kept = sorted((-n, word) for word, n in count.items() if n >= s.min_count)

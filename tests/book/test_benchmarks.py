@@ -288,3 +288,21 @@ def test_runs_are_kept_one_by_one(tmp_path, capsys):
     file, jobs = tmp_path / "runs.jsonl", [{"seed": 0}, {"seed": 1}]
     small_runs.keep(file, jobs[1], {"held_out": 2.0})
     assert list(small_runs.pending(file, jobs)) == [jobs[0]] and small_runs.rows(file) == [{"job": jobs[1], "held_out": 2.0}]
+
+
+@pytest.mark.parametrize("maximal", [False, True])
+@pytest.mark.parametrize("width", [32, 128])
+def test_the_parametrizations_begin_and_move_as_the_chapter_on_scaling_defines_them(width, maximal):
+    laws = importlib.import_module("laws")
+    torch.manual_seed(0)
+    model = TransformerLM(laws.config(width, 2, 500))
+    optimizer = laws.parametrized(model, 0.01, maximal)
+    rate = {id(w): group["lr"] for group in optimizer.param_groups for w in group["params"]}
+    share = 32 / width if maximal else 1.0
+    for name, w in model.named_parameters():
+        matrix = w.dim() == 2 and "embedding.table" not in name
+        assert rate[id(w)] == pytest.approx(0.01 * share if matrix else 0.01), name
+        if w.dim() == 2:
+            m = w.shape[1]
+            wanted = 0.02 if not matrix else 32**0.5 / m if maximal and name.startswith("unembedding") else m**-0.5
+            assert float(w.std()) == pytest.approx(wanted, rel=0.06), name

@@ -57,10 +57,25 @@ def unknown_names(text: str, known: set[str]) -> list[tuple[str, str]]:
     return found
 
 
+def listed(module: str) -> list[str]:
+    return importlib.import_module(f"tlm_book.{module}").__all__
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_has_its_entry(module):
-    names = importlib.import_module(f"tlm_book.{module}").__all__
-    assert [f"{module}.{name}" for name in names] == [anchor for anchor, entry in ENTRIES.items() if entry.module == module]
+    """What a package passes on from a room of its chapter has its entry there."""
+    rooms = [room for room in MODULES if room.startswith(f"{module}.")]
+    there = {name for room in rooms for name in listed(room)}
+    own = [f"{module}.{name}" for name in listed(module) if name not in there]
+    assert own == [anchor for anchor, entry in ENTRIES.items() if entry.module == module]
+
+
+@pytest.mark.parametrize("package", [module for module in MODULES if reference.module_file(book.SOURCE, module).name == "__init__.py"])
+def test_a_package_lists_what_it_takes_from_its_rooms(package):
+    tree = ast.parse(reference.module_file(book.SOURCE, package).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"tlm_book.{package}.")]
+    taken = {alias.name for node in imports for alias in node.names}
+    assert taken <= {*listed(package), "Exercise", "WrongAnswer"}  # the graders are made of these two
 
 
 def test_every_module_of_the_package_is_there():

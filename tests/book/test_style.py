@@ -20,7 +20,9 @@ def test_ruff_is_clean():
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-WRONG = """from tlm_book.spec.operators import softmax
+WRONG = """import tlm_book
+from tlm_book.inference import Sampler
+from tlm_book.spec.operators import softmax
 from tlm_book.transformer_lm import Config
 
 
@@ -35,6 +37,9 @@ def untyped(x):  # no-untyped-def
 softmax("x")  # arg-type
 Config(5).replace(d_ff=3).nonsense  # attr-defined
 Config(5, widht=4)  # call-arg
+Sampler(top_k=5).nonsense  # attr-defined
+tlm_book.Config(5, widht=4)  # call-arg
+tlm_book.Confg  # attr-defined
 undefined  # name-defined
 """
 

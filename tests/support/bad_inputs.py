@@ -49,6 +49,7 @@ from tlm_book import (
     weights,
     word_vectors,
 )
+from tlm_book.small_world import judging
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import embedding as s_embedding
@@ -150,9 +151,21 @@ def unmasked_model() -> TransformerLM:
     return made
 
 
+def hooked_model() -> TransformerLM:
+    made = TransformerLM(tiny())
+    made.blocks[0].register_forward_hook(lambda block, read, written: 0 * written)
+    return made
+
+
 def full_cache() -> inference.CachedModel:
     decoder = inference.CachedModel(model())
     decoder.read([tokens(*[1] * M)])
+    return decoder
+
+
+def cache_of_two() -> inference.CachedModel:
+    decoder = inference.CachedModel(model())
+    decoder.read([tokens(1), tokens(2)])
     return decoder
 
 
@@ -260,6 +273,19 @@ def spoiled_model() -> TransformerLM:
     return spoiled
 
 
+def half_model() -> TransformerLM:
+    mixed = TransformerLM(tiny()).bfloat16()
+    mixed.norm.float()
+    return mixed
+
+
+def untied_model() -> TransformerLM:
+    """Tied by its settings, with a matrix of its own."""
+    two = TransformerLM(tiny(tied=True, unembed_bias=False))
+    two.unembedding.weight = torch.nn.Parameter(two.embedding.table.weight.detach() + 1)
+    return two
+
+
 def merges_file(text: str) -> object:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "tokenizer.json"
@@ -285,6 +311,8 @@ CASES = [
     Case("Config scale nan", lambda: tiny(scale=float("nan")), ValueError, ("scale: got nan", "number")),
     Case("Config tied text", lambda: tiny(tied="no"), TypeError, ("tied: got 'no'", "True or False")),
     Case("Config pe_start half", lambda: tiny(pe_start=0.5), TypeError, ("pe_start: got 0.5", "a whole number")),
+    Case("Config pe_start True", lambda: tiny(pe_start=True), TypeError, ("pe_start: got True", "a whole number")),
+    Case("Config eps True", lambda: tiny(eps=True), TypeError, ("eps: got True", "a number")),
     Case("Config dropout text", lambda: tiny(dropout="0.1"), TypeError, ("dropout: got '0.1'", "number")),
     Case("Config dropout 1", lambda: tiny(dropout=1.0), ValueError, ("dropout: got 1.0", "[0, 1)")),
     Case("Config dropout nan", lambda: tiny(dropout=float("nan")), ValueError, ("dropout: got nan", "[0, 1)")),
@@ -314,6 +342,7 @@ CASES = [
     Case("Config rope_base 1", lambda: tiny(rope_base=1), ValueError, ("rope_base: got 1", "> 1")),
     Case("Config rope_layout", lambda: tiny(rope_layout="pairs"), ValueError, ("rope_layout: got 'pairs'", "'halves'", "'interleaved'")),
     Case("Config rope_scaling number", lambda: tiny(rope_scaling=2.0), TypeError, ("rope_scaling: got 2.0", "None or a RopeScaling")),
+    Case("Config rope_scaling of other names", lambda: tiny(rope_scaling={"type": "linear", "factor": 2.0}), TypeError, ("type: got an unknown argument", "one of kind, factor")),
     Case("Config rotary heads of odd width", lambda: tiny(pe="rotary", d_head=3), ValueError, ("d_head: got 3", "an even width")),
     Case("FeedForward activation", lambda: feed_forward.FeedForward(4, 4, "tanh"), ValueError, ("activation: got 'tanh'", "'gelu'")),
     Case("DecoderBlock variant", lambda: decoder_block.DecoderBlock(4, 2, 4, variant="?"), ValueError, ("variant: got '?'", "'parallel'")),
@@ -413,6 +442,9 @@ CASES = [
     Case("RopeScaling factor", lambda: positional_encoding.RopeScaling("linear", 0.5), ValueError, ("factor: got 0.5", "≥ 1")),
     Case("RopeScaling without length", lambda: positional_encoding.RopeScaling("llama3", 8.0), TypeError, ("original_max_len: got None", "whole")),
     Case("RopeScaling bounds", lambda: positional_encoding.RopeScaling("llama3", 8.0, 4.0, 1.0, 9), ValueError, ("low_freq_factor: got 4.0", "low < high")),
+    Case("RopeScaling factor text", lambda: positional_encoding.RopeScaling("linear", "2"), TypeError, ("factor: got '2'", "a number")),
+    Case("RopeScaling bound text", lambda: positional_encoding.RopeScaling("llama3", 8.0, "1", original_max_len=9), TypeError, ("low_freq_factor: got '1'", "a number")),
+    Case("PositionalEncoding size of numpy", lambda: positional_encoding.PositionalEncoding(np.int64(4), 4), TypeError, ("max_len: got np.int64(4)", "an int")),
     Case("PositionalNetwork form", lambda: graph_networks.PositionalNetwork(3, 4, 2, "both"), ValueError, ("form: got 'both'", "'joint', 'sum'")),
     Case("PositionalNetwork d_hidden 0", lambda: graph_networks.PositionalNetwork(3, 4, 0), ValueError, ("d_hidden: got 0", "at least 1")),
     Case("PositionalNetwork too long", lambda: graph_networks.PositionalNetwork(3, 4, 2)(z(4, 4)), ValueError, ("x: got 4 rows", "max_len = 3")),
@@ -482,6 +514,9 @@ CASES = [
     Case("weighted_loss token -100", lambda: loss.weighted_loss(z(2, 3), tokens(0, -100)), IndexError, ("tokens: got a token -100", "from 0 to 2")),
     Case("token_log_probs float tokens", lambda: loss.token_log_probs(z(2, 3), z(2)), TypeError, ("tokens: got dtype torch.float32", "integer")),
     Case("weighted_loss empty", lambda: loss.weighted_loss(z(0, 3), tokens()), ValueError, ("tokens: got",)),
+    Case("shift start half", lambda: loss.shift(tokens(1, 2), 2.7), TypeError, ("start: got 2.7", "a whole number")),
+    Case("shift start True", lambda: loss.shift(tokens(1, 2), True), TypeError, ("start: got True", "a whole number")),
+    Case("shift a list", lambda: loss.shift([1, 2, 3]), TypeError, ("tokens: got list", "a tensor of integers")),
     Case("chunked_loss widths", lambda: loss.chunked_loss(z(2, 3), z(5, 4), tokens(0, 1)), ValueError, ("hidden: got shape (2, 3)", "(n, 4)")),
     Case("chunked_loss bias", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1), bias=z(4)), ValueError, ("bias: got shape (4,)", "(5)")),
     Case("chunked_loss tokens of another shape", lambda: loss.chunked_loss(z(2, 3), z(5, 3), tokens(0, 1, 2)), ValueError, ("tokens: got shape (3,)", "(2)")),
@@ -604,10 +639,24 @@ CASES = [
     Case("EncoderDecoder.advance batch", lambda: translator().advance(tokens(1), translator().begin(tokens(1, 2)[:, None])), ValueError, ("tokens: got shape (1,)", "(2,)")),
     Case("EncoderDecoder key_mask of integers", lambda: translator().encode(tokens(1, 2)[None], tokens(1, 0)[None]), TypeError, ("key_mask: got dtype torch.int64", "torch.bool")),
     Case("EncoderDecoder key_mask", lambda: translator().encode(tokens(1, 2)[None], torch.ones(1, 3, dtype=torch.bool)), ValueError, ("key_mask: got shape (1, 3)", "(1, 2)")),
+    Case("EncoderDecoder lists", lambda: translator()([[1]], [[1]]), TypeError, ("source: got list", "a tensor of integers")),
+    Case("EncoderDecoder target a list", lambda: translator()(tokens(1)[None], [[1]]), TypeError, ("target: got list", "a tensor of integers")),
+    Case("EncoderDecoder key_mask a list", lambda: translator().encode(tokens(1)[None], [[True]]), TypeError, ("key_mask: got list", "a tensor of torch.bool")),
+    Case("EncoderDecoder.decode a list", lambda: translator().decode([[1]], z(1, 2, 8)), TypeError, ("target: got list", "a tensor of integers")),
+    Case("EncoderDecoder.decode memory a list", lambda: translator().decode(tokens(1)[None], [[1.0]]), TypeError, ("memory: got list", "a tensor of rows")),
+    Case("EncoderDecoder.decode key_mask of integers", lambda: translator().decode(tokens(1)[None], z(1, 2, 8), tokens(1, 0)[None]), TypeError, ("key_mask: got dtype torch.int64", "torch.bool")),
+    Case("EncoderDecoder.decode key_mask of floats", lambda: translator().decode(tokens(1)[None], z(1, 2, 8), z(1, 2)), TypeError, ("key_mask: got dtype torch.float32", "torch.bool")),
+    Case("EncoderDecoder.decode key_mask", lambda: translator().decode(tokens(1)[None], z(1, 2, 8), torch.ones(3, 5) > 0), ValueError, ("key_mask: got shape (3, 5)", "(1, 2)")),
+    Case("EncoderDecoder.begin key_mask of integers", lambda: translator().begin(tokens(1, 2)[None], tokens(1, 0)[None]), TypeError, ("key_mask: got dtype torch.int64", "torch.bool")),
+    Case("EncoderDecoder.advance a list", lambda: translator().advance([1], translator().begin(tokens(1)[None])), TypeError, ("tokens: got list", "a tensor of integers")),
     Case("EncoderDecoder config", lambda: encoder_decoder.EncoderDecoder(Config(11)), TypeError, ("config: got Config", "EncoderDecoderConfig")),
     Case("EncoderDecoderConfig norm", lambda: encoder_decoder.EncoderDecoderConfig(11, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
     Case("EncoderDecoderConfig rotary", lambda: encoder_decoder.EncoderDecoderConfig(11, pe="rotary"), ValueError, ("pe: got 'rotary'", "added")),
     Case("EncoderDecoderConfig window", lambda: encoder_decoder.EncoderDecoderConfig(11, window=4), ValueError, ("window: got 4", "None")),
+    Case("EncoderDecoderConfig n_experts_used", lambda: encoder_decoder.EncoderDecoderConfig(11, n_experts_used=7), ValueError, ("n_experts_used: got 7", "2: others are for decoders alone")),
+    Case("EncoderDecoderConfig rope_base", lambda: encoder_decoder.EncoderDecoderConfig(11, rope_base=5.0), ValueError, ("rope_base: got 5.0", "decoders alone")),
+    Case("EncoderDecoderConfig rope_layout", lambda: encoder_decoder.EncoderDecoderConfig(11, rope_layout="interleaved"), ValueError, ("rope_layout: got interleaved", "decoders alone")),
+    Case("EncoderDecoderConfig rope_scaling", lambda: encoder_decoder.EncoderDecoderConfig(11, rope_scaling={"kind": "linear", "factor": 2.0}), ValueError, ("rope_scaling: got RopeScaling", "None")),
     Case("EncoderDecoderConfig d_value", lambda: encoder_decoder.EncoderDecoderConfig(11, d_value=0), ValueError, ("d_value: got 0", "at least 1")),
     Case("CrossBlock past", lambda: step_with_a_past(), ValueError, ("y: got 2 rows", "one row")),
     Case("CrossAttention sizes", lambda: multi_head.CrossAttention(8, 3), ValueError, ("n_heads: got 3", "a divisor of d_model = 8")),
@@ -714,6 +763,12 @@ CASES = [
     Case("HubTokenizer nothing", lambda: tokenization.HubTokenizer({}), ValueError, ("state: got no field ['normalizer']", "tokenizer.json")),
     Case("HubTokenizer start", lambda: hub_tokenizer(start=257), ValueError, ("start: got 257", "from 0 to 256")),
     Case("HubTokenizer size", lambda: hub_tokenizer(size=9), ValueError, ("size: got 9", "at least 257")),
+    Case("HubTokenizer size text", lambda: hub_tokenizer(size="300"), TypeError, ("size: got '300'", "a whole number")),
+    Case("HubTokenizer start True", lambda: hub_tokenizer(start=True), TypeError, ("start: got True", "a whole number")),
+    Case("HubTokenizer.load size text", lambda: tokenization.HubTokenizer.load("nowhere", "9"), TypeError, ("size: got '9'", "a whole number")),
+    Case("HubTokenizer.load size negative", lambda: tokenization.HubTokenizer.load("nowhere", -1), ValueError, ("size: got -1", "at least 0")),
+    Case("HubTokenizer.load start half", lambda: tokenization.HubTokenizer.load("nowhere", start=2.5), TypeError, ("start: got 2.5", "a whole number")),
+    Case("HubTokenizer.load stop negative", lambda: tokenization.HubTokenizer.load("nowhere", stop=-1), ValueError, ("stop: got -1", "at least 0")),
     Case("HubTokenizer.load no JSON", lambda: in_folder(lambda f: [(f / "t.json").write_text("{"), tokenization.HubTokenizer.load(f / "t.json")]), ValueError, ("path: got", "a tokenizer.json of byte pair encoding")),
     Case("HubTokenizer.encode special as str", lambda: hub_tokenizer().encode("hi", allowed_special="all"), TypeError, ("allowed_special: got one str", "collection")),
     Case("HubTokenizer.encode unknown special", lambda: hub_tokenizer().encode("hi", allowed_special=["<s>"]), ValueError, ("allowed_special: got '<s>'", "<|endoftext|>")),
@@ -812,6 +867,13 @@ CASES = [
          ("iterations: got 0", "at least 1")),
     Case("spec clip of a table", lambda: s_optimization.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
     Case("spec bigram_table of letters", lambda: s_training.bigram_table("aba", 2, 0.5), TypeError, ("x: got str", "shape (N)")),
+    Case("bigram_log_probs discount", lambda: training.bigram_log_probs(ids(0, 1, 0), ids(0), ids(1), 2, -1.5), ValueError, ("discount: got -1.5", "from 0 to 1")),
+    Case("bigram_log_probs token -1", lambda: training.bigram_log_probs(ids(0, 1, 0), ids(0), ids(-1), 2, 0.5), IndexError, ("tokens: got a token -1", "from 0 to 1")),
+    Case("bigram_log_probs previous 2", lambda: training.bigram_log_probs(ids(0, 1, 0), ids(2), ids(1), 2, 0.5), IndexError, ("previous: got a token 2", "from 0 to 1")),
+    Case("unigram_log_probs token -1", lambda: training.unigram_log_probs(ids(0, 1, 0), ids(-1), 2), IndexError, ("tokens: got a token -1", "from 0 to 1")),
+    Case("unigram_log_probs floats", lambda: training.unigram_log_probs(np.ones(3), ids(1), 2), TypeError, ("train: got dtype float64", "integer tokens")),
+    Case("kneser_ney_log_probs history -1", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(-1)[None], ids(1), 2), IndexError, ("history: got a token -1", "from 0 to 1")),
+    Case("kneser_ney_log_probs train 2", lambda: training.kneser_ney_log_probs(ids(0, 2, 0), ids(0)[None], ids(1), 2), IndexError, ("train: got a token 2", "from 0 to 1")),
     Case("spec discounts of halves", lambda: s_training.discounts(np.array([0.5])), TypeError, ("c: got dtype float64", "integers")),
     Case("spec kneser_ney of halves", lambda: s_training.kneser_ney(np.array([0.5]), 2, ()), TypeError, ("x: got dtype float64", "integers")),
     Case("TrainConfig steps 0", lambda: training.TrainConfig(steps=0), ValueError, ("steps: got 0", "at least 1")),
@@ -826,9 +888,33 @@ CASES = [
     Case("TrainConfig dtype", lambda: training.TrainConfig(dtype="float8"), ValueError, ("dtype: got 'float8'", "'bfloat16'")),
     Case("TrainConfig schedule", lambda: training.TrainConfig(schedule="line"), ValueError, ("schedule: got 'line'", "'linear'")),
     Case("TrainConfig replanned", lambda: training.TrainConfig(steps=90, replanned=((4, 3),)), ValueError, ("replanned: got ((4, 3),)", "pairs (step, steps)")),
+    Case("TrainConfig replanned number", lambda: training.TrainConfig(replanned=5), ValueError, ("replanned: got 5", "pairs (step, steps)")),
+    Case("TrainConfig replanned numbers", lambda: training.TrainConfig(replanned=(5,)), ValueError, ("replanned: got (5,)", "pairs (step, steps)")),
+    Case("TrainConfig lr True", lambda: training.TrainConfig(lr=True), TypeError, ("lr: got True", "a number")),
+    Case("TrainConfig min_lr text", lambda: training.TrainConfig(min_lr="0"), TypeError, ("min_lr: got '0'", "a number")),
+    Case("TrainConfig weight_decay text", lambda: training.TrainConfig(weight_decay="0"), TypeError, ("weight_decay: got '0'", "a number")),
+    Case("TrainConfig clip text", lambda: training.TrainConfig(clip="1"), TypeError, ("clip: got '1'", "a number")),
+    Case("TrainConfig token_noise None", lambda: training.TrainConfig(token_noise=None), TypeError, ("token_noise: got None", "a number")),
+    Case("TrainConfig validation text", lambda: training.TrainConfig(validation="0.1"), TypeError, ("validation: got '0.1'", "a number")),
+    Case("TrainConfig warmup half", lambda: training.TrainConfig(warmup=2.5), TypeError, ("warmup: got 2.5", "a whole number")),
+    Case("TrainConfig seed True", lambda: training.TrainConfig(seed=True), TypeError, ("seed: got True", "a whole number")),
+    Case("TrainConfig one beta", lambda: training.TrainConfig(betas=0.9), ValueError, ("betas: got 0.9", "two numbers in [0, 1)")),
+    Case("TrainConfig betas of text", lambda: training.TrainConfig(betas=("0", 0.9)), ValueError, ("betas: got ('0', 0.9)", "two numbers in [0, 1)")),
+    Case("TrainConfig compile text", lambda: training.TrainConfig(compile="false"), TypeError, ("compile: got 'false'", "True or False")),
+    Case("TrainConfig activation_checkpointing text", lambda: training.TrainConfig(activation_checkpointing="no"), TypeError, ("activation_checkpointing: got 'no'", "True or False")),
     Case("train_files no time", lambda: training.train_files(__file__, "nowhere", minutes=-1.0), ValueError, ("minutes: got -1.0", "> 0")),
     Case("train_files time and steps", lambda: training.train_files(__file__, "nowhere", minutes=1.0, steps=5), ValueError, ("minutes: got 1.0", "a number of steps")),
     Case("TrainConfig seed too big", lambda: training.TrainConfig(seed=2**70), ValueError, ("seed: got 1180591620717411303424",)),
+    Case("sample_batch several rows", lambda: training.sample_batch(tokens(1, 2, 3, 4).view(2, 2), 1, 1, 0, 0), ValueError, ("tokens: got shape (2, 2)", "(N)")),
+    Case("sample_batch floats", lambda: training.sample_batch(tokens(1, 2, 3).float(), 1, 1, 0, 0), TypeError, ("tokens: got dtype torch.float32",)),
+    Case("evaluate a list", lambda: training.evaluate(model(), [1, 2, 3], 2, 0), TypeError, ("tokens: got list", "a tensor")),
+    Case("evaluate several rows", lambda: training.evaluate(model(), tokens(1, 2, 3, 4).view(2, 2), 2, 0), ValueError, ("tokens: got shape (2, 2)", "(N)")),
+    Case("evaluate batch", lambda: training.evaluate(model(), tokens(1, 2), 2, 0, batch_size=0), ValueError, ("batch_size: got 0", "at least 1")),
+    Case("train on rows", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(*range(40)).view(2, 20), tokens(1), device="cpu", progress=False),
+         ValueError, ("train_tokens: got shape (2, 20)",)),
+    Case("train judged on floats", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(*range(40)), tokens(1).float(), device="cpu", progress=False),
+         TypeError, ("validation_tokens: got dtype torch.float32",)),
+    Case("learn_tokenizer one str", lambda: training.learn_tokenizer("the tea", 260, 0), TypeError, ("texts: got one str", "a list of str")),
     Case("sample_batch too short", lambda: training.sample_batch(tokens(1, 2), 3, 1, 0, 0), ValueError, ("tokens: got 2 tokens", "at least n = 3")),
     Case("split_documents one", lambda: training.split_documents(["a"], 0.5, 0), ValueError, ("texts: got 1 documents", "at least 2")),
     Case("split_documents one str", lambda: training.split_documents("abc", 0.5, 0), TypeError, ("texts: got one str",)),
@@ -856,6 +942,15 @@ CASES = [
     Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
     Case("text_files missing", lambda: scaling.text_files("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'",)),
     Case("text_files empty folder", lambda: in_folder(scaling.text_files), ValueError, ("path: got the folder", "without files")),
+    Case("write_tokens one str", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", "tea", tokenizer())), TypeError, ("texts: got one str",)),
+    Case("train_files tokenizer", lambda: scaling.train_files(__file__, "nowhere", tokenizer="t.json"), TypeError, ("tokenizer: got str", "a Tokenizer")),
+    Case("train_files tokenizer and size", lambda: scaling.train_files(__file__, "nowhere", tokenizer=tokenizer(), vocab_size=300), ValueError, ("vocab_size: got 300", "the tokenizer has its own")),
+    Case("train_files begin with a model alone", lambda: scaling.train_files(__file__, "nowhere", begin=model()), TypeError, ("begin: got TransformerLM", "(model, tokenizer)")),
+    Case("best_checkpoint of none", lambda: in_folder(training.best_checkpoint), ValueError, ("folder: got", "without a checkpoint")),
+    Case("save no tokenizer", lambda: save_new(model(), None), TypeError, ("tokenizer: got NoneType",)),
+    Case("save another model", lambda: save_new(torch.nn.Linear(2, 2), tokenizer()), TypeError, ("model: got Linear", "a TransformerLM")),
+    Case("save two types", lambda: save_new(half_model(), tokenizer()), ValueError, ("model: got weights of types torch.bfloat16, torch.float32", "one type")),
+    Case("save two tables", lambda: save_new(untied_model(), tokenizer()), ValueError, ("model: got a tied model with two matrices",)),
     Case("write_tokens nothing", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", [], tokenizer())), ValueError, ("texts: got no document",)),
     Case("read_tokens missing", lambda: scaling.read_tokens("no/such.tokens"), FileNotFoundError, ("file: got no file at 'no/such.tokens'", "token file")),
     Case("read_tokens foreign", lambda: scaling.read_tokens(__file__), ValueError, ("file: got", "begins otherwise", "token file")),
@@ -871,7 +966,7 @@ CASES = [
     Case("save another tokenizer", lambda: save_new(model(), Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
     Case("save weights nan", lambda: save_new(spoiled_model(), tokenizer()), ValueError, ("model: got", "unembedding.bias", "finite")),
     Case("load missing folder", lambda: training.load("no/such/folder"), FileNotFoundError, ("folder: got no folder at 'no/such/folder'", "`save`")),
-    Case("load device", lambda: saved(lambda folder: training.load(folder, "quantum")), ValueError, ("device: got 'quantum'", '"cuda"')),
+    Case("load device", lambda: saved(lambda folder: training.load(folder, "quantum")), ValueError, ("device: got 'quantum'", '"auto"', '"cpu"')),
     Case("load without config.json", lambda: saved(remove("config.json")), FileNotFoundError, ("folder: got", "without config.json", "`save`")),
     Case("load without model.safetensors", lambda: saved(remove("model.safetensors")), FileNotFoundError, ("folder: got", "without model.safetensors")),
     Case("load without tokenizer.json", lambda: saved(remove("tokenizer.json")), FileNotFoundError, ("folder: got", "without tokenizer.json")),
@@ -907,7 +1002,18 @@ CASES = [
     Case("TrainConfig misspelled", lambda: training.TrainConfig(step=3), TypeError, ("step: got an unknown argument", "did you mean steps?")),
     Case("generate real numbers", lambda: inference.generate(model(), [1.0, 2.0], 1), TypeError, ("tokens: got float", "tensor")),
     Case("generate a text", lambda: inference.generate(model(), "hi", 1), TypeError, ("tokens: got str", "tensor", "tokenizer.encode(text)")),
-    Case("generate no texts", lambda: inference.generate(model(), [], 1), ValueError, ("tokens: got no texts", "at least one")),
+    Case("generate no texts", lambda: inference.generate(model(), torch.zeros(0, 2, dtype=torch.long), 1), ValueError, ("tokens: got no texts", "at least one")),
+    Case("generate an empty list", lambda: inference.generate(model(), [], 1), ValueError, ("tokens: got an empty prompt", "a start marker")),
+    Case("stream an empty list", lambda: inference.stream(model(), [], 1), ValueError, ("tokens: got an empty prompt", "a start marker")),
+    Case("stream two texts", lambda: inference.stream(model(), [[1, 2], [3]], 1), TypeError, ("tokens: got list in a list", "tensor or list of integer tokens")),
+    Case("generate switches", lambda: inference.generate(model(), [1, True], 1), TypeError, ("tokens: got bool in a list", "integer tokens")),
+    Case("generate an array of real numbers", lambda: inference.generate(model(), X(2, 3), 1), TypeError, ("tokens: got dtype float64", "integer tokens")),
+    Case("stream a table", lambda: inference.stream(model(), np.ones((2, 2), dtype=int), 1), ValueError, ("tokens: got a text of shape (2, 2)", "(n)")),
+    Case("generate n_new a switch", lambda: inference.generate(model(), tokens(1), True), TypeError, ("n_new: got True", "whole number")),
+    Case("generate start a switch", lambda: inference.generate(model(), tokens(1), 1, start=True), TypeError, ("start: got True", "whole number")),
+    Case("generate stop a switch", lambda: inference.generate(model(), tokens(1), 1, stop=True), TypeError, ("stop: got True", "whole number")),
+    Case("generate stops that are switches", lambda: inference.generate(model(), tokens(1), 1, stop=[1, True]), TypeError, ("stop: got True", "whole number")),
+    Case("generate with hooks", lambda: inference.generate(hooked_model(), tokens(1), 1), ValueError, ("model: got hooks on blocks.0", "run_with_hooks")),
     Case("generate one empty text", lambda: inference.generate(model(), [tokens(1), tokens()], 1), ValueError, ("tokens: got an empty prompt",)),
     Case("generate a list of pages", lambda: inference.generate(model(), [tokens(1)[None]], 1), ValueError, ("tokens: got a text of shape (1, 1)", "(n)")),
     Case("generate too long", lambda: inference.generate(model(), tokens(*[1] * M), 2), ValueError, ("n_new: got 2", f"{M + 1} rows", f"max_len = {M}", "slide")),
@@ -929,7 +1035,7 @@ CASES = [
     Case("LM beam_search width 0", lambda: inference.beam_search(model(), tokens(1), 2, width=0), ValueError, ("width: got 0", "at least 1")),
     Case("LM beam_search n_new 0", lambda: inference.beam_search(model(), tokens(1), 0), ValueError, ("n_new: got 0", "at least 1")),
     Case("LM beam_search length_penalty", lambda: inference.beam_search(model(), tokens(1), 2, length_penalty=-1), ValueError, ("length_penalty: got -1", "≥ 0")),
-    Case("LM beam_search too long", lambda: inference.beam_search(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"max_len = {M}")),
+    Case("LM beam_search too long", lambda: inference.beam_search(model(), tokens(1), M + 1), ValueError, (f"n_new: got {M + 1}", f"at most max_len = {M}")),
     Case("LM beam_search from nan", lambda: inference.beam_search(spoiled_model(), tokens(1), 1), ValueError, ("model: got scores", "finite")),
     Case("CachedModel products", lambda: inference.CachedModel(model(), products="quick"), ValueError, ("products: got 'quick'", "'auto'", "'parts'")),
     Case("CachedModel weights", lambda: inference.CachedModel(model(), weights="int4"), ValueError, ("weights: got 'int4'", "'int8'")),
@@ -942,6 +1048,24 @@ CASES = [
     Case("CachedModel empty text", lambda: inference.CachedModel(model()).read([tokens(1), tokens()]), ValueError, ("texts: got 0 rows", "from 1")),
     Case("CachedModel no texts", lambda: inference.CachedModel(model()).read([]), ValueError, ("texts: got none", "at least one")),
     Case("CachedModel step when full", lambda: full_cache().step(tokens(1)), ValueError, (f"text: got {M + 1} rows", f"max_len = {M}")),
+    Case("CachedModel step first", lambda: inference.CachedModel(model()).step(tokens(1)), ValueError, ("step: got no texts", "read(texts) first")),
+    Case("CachedModel select first", lambda: inference.CachedModel(model()).select(tokens(0)), ValueError, ("select: got no texts", "read(texts) first")),
+    Case("CachedModel step another batch", lambda: cache_of_two().step(tokens(1)), ValueError, ("token: got shape (1,)", "(2)", "each text")),
+    Case("CachedModel step a list", lambda: cache_of_two().step([1, 2]), TypeError, ("token: got list", "tensor of integer tokens")),
+    Case("CachedModel step real numbers", lambda: cache_of_two().step(z(2)), TypeError, ("token: got dtype torch.float32", "int64 or int32")),
+    Case("CachedModel step token too big", lambda: cache_of_two().step(tokens(1, V)), IndexError, (f"token: got a token {V}", f"from 0 to {V - 1}")),
+    Case("CachedModel step token negative", lambda: cache_of_two().step(tokens(-1, 1)), IndexError, ("token: got a token -1", f"from 0 to {V - 1}")),
+    Case("CachedModel lists", lambda: inference.CachedModel(model()).read([[1, 2]]), TypeError, ("texts: got list", "tensor of integer tokens")),
+    Case("CachedModel one text alone", lambda: inference.CachedModel(model()).read(tokens(1, 2)), ValueError, ("texts: got a text of shape ()", "(n)")),
+    Case("CachedModel token too big", lambda: inference.CachedModel(model()).read([tokens(1, V)]), IndexError, (f"texts: got a token {V}", f"from 0 to {V - 1}")),
+    Case("cut_tail top_k negative", lambda: inference.cut_tail(z(3), top_k=-1), ValueError, ("top_k: got -1", "at least 1")),
+    Case("cut_tail top_k 0", lambda: inference.cut_tail(z(3), top_k=0), ValueError, ("top_k: got 0", "at least 1")),
+    Case("cut_tail top_p 0", lambda: inference.cut_tail(z(3), top_p=0), ValueError, ("top_p: got 0", "0 < top_p ≤ 1")),
+    Case("cut_tail top_p 90", lambda: inference.cut_tail(z(3), top_p=90), ValueError, ("top_p: got 90", "0 < top_p ≤ 1")),
+    Case("cut_tail min_p 2", lambda: inference.cut_tail(z(3), min_p=2), ValueError, ("min_p: got 2", "0 ≤ min_p ≤ 1")),
+    Case("cut_tail top_p text", lambda: inference.cut_tail(z(3), top_p="most"), TypeError, ("top_p: got 'most'", "a number")),
+    Case("Sampler draw from one row", lambda: inference.Sampler().draw(z(5)), ValueError, ("z: got shape (5,)", "(B, V)")),
+    Case("distribution after a list", lambda: inference.distribution(model(), [1, 2]), TypeError, ("tokens: got list", "tensor of integer tokens")),
     Case("step_flops n 0", lambda: inference.step_flops(tiny(), 0), ValueError, ("n: got 0", "at least 1")),
     Case("generate a number", lambda: inference.generate(model(), torch.tensor(1), 1), ValueError, ("tokens: got shape ()", "(n)")),
     Case("generate empty prompt", lambda: inference.generate(model(), tokens(), 1), ValueError, ("tokens: got an empty prompt", "at least 1")),
@@ -963,7 +1087,13 @@ CASES = [
     Case("complete a number", lambda: inference.complete(model(), tokenizer(), 3), TypeError, ("prompt: got int",)),
     Case("save with the model first", lambda: training.save(model(), tokenizer(), "folder"), TypeError, ("folder: got TransformerLM, want a path",)),
     Case("complete seed too big", lambda: inference.complete(model(), tokenizer(), "hi", 1, seed=2**70), ValueError, ("seed: got 1180591620717411303424",)),
-    Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("got -1", "≥ 0")),
+    Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("max_new: got -1", "≥ 0")),
+    Case("complete max_new 2.5", lambda: inference.complete(model(), tokenizer(), "hi", 2.5), TypeError, ("max_new: got 2.5", "whole number")),
+    Case("complete seed a switch", lambda: inference.complete(model(), tokenizer(), "hi", seed=True), TypeError, ("seed: got True", "whole number")),
+    Case("complete n_new", lambda: inference.complete(model(), tokenizer(), "hi", n_new=5), TypeError, ("n_new: got an unknown argument", "did you mean max_new?")),
+    Case("complete stop", lambda: inference.complete(model(), tokenizer(), "hi", stop=3), TypeError, ("stop: got an unknown argument", "repetition_penalty")),
+    Case("complete start", lambda: inference.complete(model(), tokenizer(), "hi", start=3), TypeError, ("start: got an unknown argument", "weights")),
+    Case("stream_text generator", lambda: inference.stream_text(model(), tokenizer(), "hi", generator=None), TypeError, ("generator: got an unknown argument", "seed")),
     # translation
     Case("translate unknown word", lambda: translation.translate(french_english(), "a z"), ValueError, ("sentence: got 'z'", "the 8 words")),
     Case("translate empty", lambda: translation.translate(french_english(), "  "), ValueError, ("sentences: got one without words", "at least one word")),
@@ -1022,6 +1152,8 @@ CASES = [
     Case("pretrained translate_marian one str", lambda: pretrained.translate_marian(translator(), None, "je"), TypeError, ("sentences: got one str", "a list of str")),
     Case("pretrained translate_marian nothing", lambda: pretrained.translate_marian(translator(), None, []), ValueError, ("sentences: got none", "at least one")),
     Case("pretrained load_llama no folder", lambda: pretrained.load_llama("./nowhere"), FileNotFoundError, ("name_or_folder: got './nowhere'", "a folder, or a name on the hub")),
+    Case("pretrained load_llama dtype int", lambda: pretrained.load_llama("./nowhere", dtype=torch.int64), TypeError, ("dtype: got torch.int64", "floating point numbers of 16 bits")),
+    Case("pretrained load_llama dtype text", lambda: pretrained.load_llama("./nowhere", dtype="float16"), TypeError, ("dtype: got 'float16'", "torch.bfloat16")),
     Case("pretrained load_llama what train saved", lambda: saved_folder(pretrained.load_llama), ValueError, ("config.json", "model_type: got None")),
     Case("pretrained load_model None", lambda: pretrained.load_model(None), TypeError, ("name_or_folder: got None", "a text or a path")),
     Case("pretrained save_llama other model", lambda: pretrained.save_llama(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
@@ -1055,6 +1187,8 @@ CASES = [
     Case("questions of a text", lambda: viewer.questions(None, None, "Anna was at the mill."), TypeError, ("stories: got a single str",)),
     Case("small world level", lambda: small_world.story(9, random.Random(0)), ValueError, ("level: got 9", "from 0 to 4")),
     Case("small world level type", lambda: small_world.story(2.0, random.Random(0)), TypeError, ("level: got float", "a number or a Level")),
+    Case("small world judged one str", lambda: judging.judged("Anna was at the mill."), TypeError, ("texts: got one str", "a list of stories")),
+    Case("small world answers one str", lambda: judging.rightly_answered(model(), tokenizer(), "Anna"), TypeError, ("texts: got one str",)),
     Case("small world check", lambda: small_world.proofread(b"Anna"), TypeError, ("text: got bytes", "a str")),
     Case("small world stories 0", lambda: small_world.stories(0, seed=0), ValueError, ("count: got 0", "at least 1")),
     Case("rhymes 0", lambda: corpora.rhymes(0, seed=0), ValueError, ("n: got 0", "at least 1")),

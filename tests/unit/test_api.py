@@ -1,5 +1,6 @@
 """The front door: what `import tlm_book` costs and offers; and every example in a docstring gives what it says."""
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -46,12 +47,52 @@ def test_front_door_names_resolve(name):
         assert thing.__module__.startswith("tlm_book.") and thing.__name__ == name and name in importlib.import_module(thing.__module__).__all__
 
 
+OF_NUMPY_AND_TORCH = """
+import dataclasses, json
+import numpy as np, torch
+from tlm_book.encoder_decoder import EncoderDecoderConfig as Pair
+from tlm_book.positional_encoding import RopeScaling
+from tlm_book.training import TrainConfig
+from tlm_book.transformer_lm import Config
+
+odd = {"d_model": np.uint8(8), "n_heads": torch.tensor(2), "eps": np.float32(0.5), "tied": np.bool_(True), "rope_scaling": {"kind": "linear", "factor": np.int32(2)}}
+plain = {"d_model": 8, "n_heads": 2, "eps": 0.5, "tied": True, "rope_scaling": RopeScaling("linear", 2)}
+for made, wanted in (
+    (Config(np.int64(9), **odd), Config(9, **plain)),
+    (Pair(np.int64(9), d_value=np.int16(3)), Pair(9, d_value=3)),
+    (
+        TrainConfig(steps=np.int64(90), lr=np.float32(0.5), betas=(np.float32(0.5), np.float64(0.75)), replanned=((np.int64(4), np.int64(5)),)),
+        TrainConfig(steps=90, lr=0.5, betas=(0.5, 0.75), replanned=((4, 5),)),
+    ),
+):
+    assert made == wanted and json.dumps(dataclasses.asdict(made)) == json.dumps(dataclasses.asdict(wanted))
+"""
+
+
+def test_numbers_of_numpy_and_torch_become_pythons_own():
+    fresh(OF_NUMPY_AND_TORCH)
+
+
 def test_front_door_is_the_design():
     assert {"Config", "TransformerLM", "Tokenizer", "train", "load", "generate", "derive", "__version__"} <= set(tlm_book.__all__)
     assert len(set(tlm_book.__all__)) == len(tlm_book.__all__)
     names: dict = {}
     exec("from tlm_book import *", names)
     assert set(tlm_book.__all__) <= set(names)
+
+
+def test_a_type_checker_reads_the_same_front_door():
+    (front,) = [node for node in ast.parse(inspect.getsource(tlm_book)).body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    lines = [(alias.name, alias.asname, node.module) for node in front.body for alias in node.names]
+    assert sorted(lines) == sorted((name, name, f"tlm_book.{home}") for name, home in tlm_book._HOME.items())
+
+
+@pytest.mark.parametrize(("package", "name"), [("transformer_lm", "TransformerLM"), ("encoder_decoder", "EncoderDecoder"), ("training", "train"),
+                                               ("tokenization", "PATTERN"), ("inference", "Sampler")])  # fmt: skip
+def test_a_star_brings_what_the_chapter_exports(package, name):
+    names: dict = {}
+    exec(f"from tlm_book.{package} import *", names)
+    assert name in names
 
 
 def test_an_unknown_name_is_an_attribute_error():

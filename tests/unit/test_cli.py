@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from commands import environment, fresh
 from commands import run as command
 
@@ -100,8 +102,9 @@ def test_folder_of_texts_and_a_given_tokenizer(trained, text, tmp_path):
     (tmp_path / "texts").mkdir()
     for i, essay in enumerate(documents()[:4]):
         (tmp_path / "texts" / f"{i}.txt").write_text(essay, encoding="utf-8")
+    sizes = [word for word in TINY if word not in ("--vocab-size", "280")]  # the tokenizer has its own
     run = command("train", "--data", tmp_path / "texts", text, "--out", tmp_path / "m", "--tokenizer", trained[0] / "tokenizer.json",
-                  "--sample", "The", "--activation-checkpointing", "--grad-accum-steps", "2", "--eval-every", "2", "--resume", *TINY)
+                  "--sample", "The", "--activation-checkpointing", "--grad-accum-steps", "2", "--eval-every", "2", "--resume", *sizes)
     assert run.returncode == 0 and "5 documents" in run.stdout and "after 4 steps: 'The" in run.stderr, run.stderr
     assert (tmp_path / "m" / "tokenizer.json").read_bytes() == (trained[0] / "tokenizer.json").read_bytes()
 
@@ -170,6 +173,45 @@ def test_a_page_of_ones_own_model(trained, tmp_path):
     assert again.returncode == 2 and again.stderr.startswith("tlm_book: error: --out: got 'mine.html', which exists")
 
 
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """A folder with folders of other kinds: with a tokenizer from the hub, without one, and with a model that translates."""
+    from tlm_book import Config, TransformerLM
+    from tlm_book.encoder_decoder import EncoderDecoder
+    from tlm_book.pretrained import marian_preset, save_gpt2, save_llama, save_marian
+    from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
+
+    folder, sizes = tmp_path_factory.mktemp("theirs"), {"d_model": 8, "d_ff": 12, "n_layers": 1, "n_heads": 2, "max_len": 16}
+    save_llama(TransformerLM(Config.llama(257, **sizes)), folder / "llama", Tokenizer([], pattern=GPT2_PATTERN))
+    save_gpt2(TransformerLM(Config.gpt2(257, **sizes)), folder / "bare")
+    save_marian(EncoderDecoder(marian_preset(13, **sizes)), folder / "marian")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "why"),
+    [
+        ("llama", ["page", "--out", "new.html"], "which has a HubTokenizer, want a model with a tokenizer that a page can hold"),
+        ("bare", ["page", "--out", "new.html"], "which has no tokenizer, want a model with a tokenizer that a page can hold"),
+        ("bare", ["generate"], "which has no tokenizer, want a model with a tokenizer"),
+        ("marian", ["page", "--out", "new.html"], "EncoderDecoder, want a decoder"),
+        ("marian", ["generate"], "EncoderDecoder, want a decoder"),
+        ("marian", ["export", "--out", "new"], "EncoderDecoder, want a decoder"),
+        ("marian", ["train", "--out", "new", "--data", "."], "EncoderDecoder, want a decoder"),
+    ],
+)
+def test_a_model_with_which_a_command_can_do_nothing(name, words, why, theirs, tmp_path):
+    option = "--from" if words[0] == "train" else "--model"
+    assert refused(command(*words, option, theirs / name, cwd=tmp_path), f"error: {option}: got '{theirs / name}'", why)
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_without_a_tokenizer_promises_none(theirs, tmp_path):
+    run = command("export", "--model", theirs / "bare", "--out", "new", cwd=tmp_path)
+    assert run.returncode == 0 and "without a tokenizer" in run.stdout and "AutoTokenizer" not in run.stdout, run.stderr
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["config.json", "model.safetensors"]
+
+
 def test_missing_file(tmp_path):
     assert refused(command("train", "--data", tmp_path / "none.txt", "--out", tmp_path / "m", *TINY), "none.txt")
     assert not (tmp_path / "m").exists()
@@ -211,6 +253,7 @@ def test_unusual_texts(content, tmp_path):
         (["--lr", "1e30"], ["loss", "smaller lr"]),
         (["--context", "100000"], ["tokens", "100000"]),
         (["--device", "toaster"], ["--device", "toaster"]),
+        pytest.param(["--device", "cuda"], ["--device: got 'cuda', want a device of this machine, such as \"auto\" or \"cpu\"\n"], marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")),
     ],
 )
 def test_wrong_choices(options, words, text, tmp_path):
@@ -297,11 +340,19 @@ def test_help_names_the_commands():
     assert command("train", "--out", "x").returncode == 2  # neither --data nor --book
 
 
+def test_version():
+    from tlm_book import __version__
+
+    run = command("--version")
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"tlm_book {__version__}\n", "")
+
+
 EARLY = {
     "--data: got nothing at 'none.txt', want a text file": ["train", "--data", "none.txt", "--out", "new"],
     "--out: got 'here', which exists": ["train", "--book", "--out", "here"],
     "--heads: got 3, want a divisor of --d-model = 8": ["train", "--book", "--out", "new", "--heads", "3", "--d-model", "8"],
     "--out: got an interrupted run": ["train", "--book", "--out", "begun"],
+    "--vocab-size: got it with --tokenizer, want to leave it out": ["train", "--data", ".", "--out", "new", "--tokenizer", "tokenizer.json", "--vocab-size", "9"],
     "--tokenizer: got 'here', which is another thing": ["train", "--book", "--out", "new", "--tokenizer", "here"],
     "--model: got nothing at 'none'": ["generate", "--model", "none"],
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
@@ -331,6 +382,7 @@ def early(tmp_path_factory):
     folder = tmp_path_factory.mktemp("early")
     (folder / "here").mkdir()
     (folder / "begun.run").mkdir()
+    (folder / "tokenizer.json").write_text("{}")
     code = (
         "import contextlib, io, json, sys\nfrom tlm_book.__main__ import main\nsaid = []\n"
         "for argv in json.load(sys.stdin):\n    err = io.StringIO()\n    with contextlib.redirect_stderr(err):\n"
@@ -380,6 +432,26 @@ def test_ctrl_c_ends_a_text_and_says_no_more():
         run.send_signal(signal.SIGINT)
         _, said = run.communicate(timeout=120)
     assert run.returncode == 130 and said == b"\ntlm_book: stopped\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+@pytest.mark.parametrize("words", [["generate", "--prompt", "The water", "--tokens", "300"], ["prove", "--preset", "wojcik"]], ids=lambda words: words[0])
+def test_whoever_stops_reading_is_told_nothing(words):
+    """As in `… | head -c 5`: in the middle of a text, or before a report is written."""
+    with subprocess.Popen([sys.executable, "-m", "tlm_book", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as run:
+        if words[0] == "generate":
+            assert run.stdout.read(5) == b"The w"
+        run.stdout.close()
+        said = run.stderr.read()
+    assert run.returncode == 141 and said == b""
+
+
+def test_warnings_are_shown_as_before_once_a_command_is_over(theirs, capsys):
+    from tlm_book.__main__ import main
+
+    before = warnings.showwarning
+    assert main(["generate", "--model", str(theirs / "llama"), "--tokens", "1", "--device", "cpu"]) == 0
+    assert warnings.showwarning is before
 
 
 @pytest.mark.parametrize("name", ["m", "m.run"])

@@ -432,6 +432,9 @@ def test_a_whole_folder_works_in_transformers(tmp_path):
     load_llama(tmp_path / "again")[1].check_same(tokenizer)
     edited(tmp_path / "m", eos_token_id=[7, 8])
     assert load_llama(tmp_path / "m")[1].stop == 7
+    edited(tmp_path / "m", eos_token_id="7")
+    with pytest.raises(ValueError, match=r"config.json: eos_token_id: got '7', want a token, or null"):
+        load_llama(tmp_path / "m")
 
 
 def test_a_vocabulary_may_be_shorter_than_the_table(tmp_path):

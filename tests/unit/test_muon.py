@@ -97,6 +97,12 @@ def test_every_parameter_has_one_optimizer_and_a_rate_set_outside_counts():
     assert all(torch.equal(a, b) for a, b in zip(before, it.parameters()))
 
 
+@pytest.mark.parametrize("sizes, rows", [({"d_head": 16}, (32, 32, 32)), ({"n_heads": 4, "n_kv_heads": 1, "d_head": 2}, (8, 2, 2))])
+def test_the_matrix_of_all_heads_is_cut_where_their_rows_end(sizes, rows):
+    it = TransformerLM(Config(50, **{"d_model": 16, "d_ff": 32, "n_layers": 1, "n_heads": 2, "max_len": 8} | sizes))
+    assert [group["rows"] for group in muon_for(it, 0.01, 0.001).param_groups if "rows" in group] == [rows, None]
+
+
 def steps_of(device, recorded):
     """Losses and weights after steps of two shapes in turn, with rates that change; the recorded step or `train_step`."""
     it = model().double().to(device)

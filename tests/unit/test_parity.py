@@ -256,6 +256,18 @@ def test_integer_type_of_tokens_does_not_matter_to_the_loss():
     assert torch.equal(weighted_loss(logits, x.int()), weighted_loss(logits, x))
 
 
+@pytest.mark.parametrize("reduction", ["weighted", "row_mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_loss_adds_many_positions_in_half_precision(dtype, reduction):
+    """76800 positions: the weights alone would add up to infinity in float16, and to no more than 256 in bfloat16, one by one."""
+    random = torch.Generator().manual_seed(0)
+    logits, x = torch.randn(300, 256, 11, generator=random).to(dtype), torch.randint(11, (300, 256), generator=random)
+    wanted = weighted_loss(logits.double(), x, reduction=reduction)
+    for weights in (None, torch.ones(300, 256, dtype=dtype)):
+        loss = weighted_loss(logits, x, weights, reduction)
+        assert loss.dtype == torch.float32 and torch.allclose(loss.double(), wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [None, 1.0, 0.3])
 @pytest.mark.parametrize("width", [3, 2])  # torch takes another kernel when values are not as wide as keys
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (3, 5), (5, 3)])

@@ -14,11 +14,13 @@ import pytest
 import torch
 from commands import run_code
 
+from tlm_book.files import free_folder, held, new_folder
 from tlm_book.pretrained import load_model, save_model
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.training import (
     Diverged,
     TrainConfig,
+    best_checkpoint,
     checkpoints,
     encode_corpus,
     evaluate,
@@ -341,6 +343,43 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
     (tmp_path / "run" / ".train.tokens.77.part").write_bytes(b"half")
     in_a_folder(tmp_path / "run")
     assert not list((tmp_path / "run").glob(".*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such locks")
+def test_one_run_at_a_time_works_in_a_folder(tmp_path, text):
+    (tmp_path / "run").mkdir()
+    with held(tmp_path / "run"), pytest.raises(FileExistsError, match="folder: got .*run', in which another process is at work"):
+        in_a_folder(tmp_path / "run")
+    assert len(in_a_folder(tmp_path / "run").log) == 8
+    assert best_checkpoint(str(tmp_path / "run")) in checkpoints(str(tmp_path / "run"))
+
+
+def test_what_a_killed_process_left_beside_stands_in_nobodys_way(tmp_path, monkeypatch):
+    """In a container every process has the same number."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    unfinished = new_folder(tmp_path / "model")
+    unfinished.__enter__()  # and is never heard of again
+    with new_folder(tmp_path / "model") as part:
+        (part / "weights").write_text("new")
+    assert (tmp_path / "model" / "weights").read_text() == "new"
+
+
+def test_what_is_given_to_train_files_is_read_once_and_stays_as_it_was(text):
+    words, once = Tokenizer.train(documents()[:3], 270), text.parent / "once"
+    sizes = {name: value for name, value in TINY.items() if name != "vocab_size"}
+    train_files(iter([text]), once, tokenizer=words, device="cpu", progress=False, **sizes)
+    said = json.loads((once / "run.json").read_text())
+    assert said["size"]["vocab_size"] == load(once)[0].config.vocab_size == 270
+    model, words = load(once)
+    model.bfloat16()
+    train_files(text, text.parent / "on", begin=(model, words), steps=2, eval_every=1, batch_size=4, device="cpu", progress=False)
+    assert model.embedding.table.weight.dtype == torch.bfloat16 and load(text.parent / "on")[0].embedding.table.weight.dtype == torch.float32
+
+
+def test_no_folder_takes_the_place_of_a_broken_link(tmp_path):
+    (tmp_path / "model").symlink_to(tmp_path / "gone")
+    with pytest.raises(FileExistsError, match="folder: got"):
+        free_folder(tmp_path / "model")
 
 
 def test_the_last_checkpoints_and_the_best_are_kept(text):

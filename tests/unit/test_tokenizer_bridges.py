@@ -6,7 +6,6 @@ character that all three versions know; `newer()` computes the others, and no te
 
 import functools
 import json
-import os
 import random
 import time
 import unicodedata
@@ -368,11 +367,12 @@ def test_broken_gpt2_files(file, content, tmp_path):
         load_gpt2_tokenizer(tmp_path)
 
 
-def test_a_failed_save_leaves_the_old_files(tmp_path):
+def test_a_failed_save_leaves_the_old_files(tmp_path, monkeypatch):
     tok = trained("gpt2")
     save_gpt2_tokenizer(tok, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    in_the_way = tmp_path / f".merges.txt.{os.getpid()}.part"
+    monkeypatch.setattr("tlm_book.files.secrets.token_hex", lambda n: "00")
+    in_the_way = tmp_path / ".merges.txt.00.part"
     in_the_way.mkdir()
     with pytest.raises(OSError):
         save_gpt2_tokenizer(Tokenizer([], pattern=GPT2_PATTERN), tmp_path)

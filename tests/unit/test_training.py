@@ -2,19 +2,34 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.training import (
+    bigram_log_probs,
     encode_corpus,
     evaluate,
     fit_size,
+    kneser_ney_log_probs,
     model_for,
     recipe,
     split_documents,
     train,
     trigram,
+    unigram_log_probs,
 )
+
+
+@pytest.mark.parametrize(("V", "dtype"), [(256, np.uint8), (256, np.uint16), (256, np.int16), (70000, np.int32), (70000, np.uint32)])
+def test_the_type_of_the_integers_does_not_matter_to_the_counts(V, dtype):
+    """Codes of two tokens are larger than these types hold."""
+    text = np.array([1, 2, V - 2, V - 1, 3, V - 2, V - 1, 0] * 9)
+    small = text.astype(dtype)
+    a, b = slice(0, 7), slice(1, 8)
+    assert np.array_equal(unigram_log_probs(small, small[a], V), unigram_log_probs(text, text[a], V))
+    assert np.array_equal(bigram_log_probs(small, small[a], small[b], V, 0.5), bigram_log_probs(text, text[a], text[b], V, 0.5))
+    assert np.array_equal(kneser_ney_log_probs(small, small[a, None], small[b], V), kneser_ney_log_probs(text, text[a, None], text[b], V))
 
 
 @pytest.mark.long

@@ -181,13 +181,27 @@ class State(NamedTuple):
         return State(pick(self.memory), pick(self.past), key_mask, self.length)
 
 
+def _expects_tensors(wants: str, **given: object) -> None:
+    for name, got in given.items():
+        expects(isinstance(got, Tensor), name, type(got).__name__, wants, TypeError)
+
+
+def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
+    if key_mask is not None:
+        _expects_tensors("a tensor of torch.bool", key_mask=key_mask)
+        expects_shape("key_mask", key_mask, shape)
+        right, got = key_mask.dtype == torch.bool, f"dtype {key_mask.dtype}"
+        expects(right, "key_mask", got, "torch.bool", TypeError)
+
+
 class EncoderDecoder(nn.Module):
     """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
 
     key_mask: (*batch, n), true for real source tokens; None: all. ValueError for an
     empty or too long sequence and for batches of different sizes, IndexError for a
-    token outside the vocabulary, TypeError for tokens that are no integers.
+    token outside the vocabulary, TypeError for tokens that are no integers and for a
+    key_mask that is no tensor of torch.bool.
     """
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -236,6 +250,7 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
+        _expects_tensors("a tensor of integers", source=source, target=target)
         same, got = source.shape[:-1] == target.shape[:-1], tuple(target.shape)
         wants = f"as many sequences as source, shape {tuple(source.shape)}"
         expects(same, "target", f"shape {got}", wants)
@@ -244,8 +259,7 @@ class EncoderDecoder(nn.Module):
     def _rows(
         self, name: str, tokens: Int[Tensor, "*batch n"], embedding: Embedding
     ) -> Float[Tensor, "*batch n d"]:
-        right, got = isinstance(tokens, Tensor), type(tokens).__name__
-        expects(right, name, got, "a tensor of integers", TypeError)
+        _expects_tensors("a tensor of integers", **{name: tokens})
         expects_shape(name, tokens, ("n",))
         expects_length(name, tokens.shape[-1], self.config.max_len)
         return self.dropout(self.position(embedding(tokens)))
@@ -257,10 +271,7 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, "*batch n d"]:
         """The memory: one row for each source token."""
         x = self._rows("source", source, self.source_embedding)
-        if key_mask is not None:
-            expects_shape("key_mask", key_mask, tuple(source.shape))
-            right, got = key_mask.dtype == torch.bool, f"dtype {key_mask.dtype}"
-            expects(right, "key_mask", got, "torch.bool", TypeError)
+        _expects_key_mask(key_mask, tuple(source.shape))
         for block in self.encoder:
             x = block(x, key_mask)
         return self.norm_encoder(x)
@@ -272,6 +283,9 @@ class EncoderDecoder(nn.Module):
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
         """The scores of all target rows, given the memory of as many sequences."""
+        _expects_tensors("a tensor of integers", target=target)
+        _expects_tensors("a tensor of rows", memory=memory)
+        _expects_key_mask(key_mask, tuple(memory.shape[:-1]))
         same, got = target.shape[:-1] == memory.shape[:-2], f"shape {tuple(target.shape)}"
         wants = f"as many sequences as memory, shape {tuple(memory.shape)}"
         expects(same, "target", got, wants)
@@ -298,6 +312,7 @@ class EncoderDecoder(nn.Module):
         """Read one more target token of each sequence: the scores of the next, and the
         new state."""
         expects_length("tokens", state.length + 1, self.config.max_len)
+        _expects_tensors("a tensor of integers", tokens=tokens)
         batch = len(state.memory[0][0])
         expects(tokens.shape == (batch,), "tokens", f"shape {tuple(tokens.shape)}", f"({batch},)")
         y = self.embedding(tokens[:, None])

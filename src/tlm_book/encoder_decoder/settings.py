@@ -8,6 +8,7 @@ from tlm_book.checks import (
     expects,
     expects_one_of,
     expects_positive,
+    expects_switches,
     with_suggestions,
 )
 from tlm_book.transformer_lm import Config, Settings
@@ -18,6 +19,10 @@ __all__ = [
 
 
 # --- The model in torch
+
+
+_OF_DECODERS = "n_kv_heads norm_kind gated ff_bias n_experts n_experts_used window"
+_OF_DECODERS += " qk_norm rope_base rope_layout rope_scaling"
 
 
 @with_suggestions
@@ -65,15 +70,14 @@ class EncoderDecoderConfig(Settings):
         expects_one_of("norm", self.norm, ("post", "pre"))
         expects_one_of("variant", self.variant, ("sequential",))
         expects(self.pe != "rotary", "pe", repr(self.pe), "positions that are added")
-        for name in "n_kv_heads norm_kind gated ff_bias n_experts window qk_norm".split():
+        for name in _OF_DECODERS.split():
             got, only = getattr(self, name), getattr(Settings, name)
             expects(got == only, name, got, f"{only}: others are for decoders alone")
         sizes = {name: getattr(self, name) for name in ("source_vocab_size", "d_value")}
         expects_positive(**{name: n for name, n in sizes.items() if n is not None})
-        halves, name = self.pe_halves, "pe_halves"
-        expects(isinstance(halves, bool), name, repr(halves), "True or False", TypeError)
-        fits = not halves or self.pe == "sinusoidal"
-        expects(fits, name, halves, f"False with pe = {self.pe!r}")
+        expects_switches(pe_halves=self.pe_halves)
+        fits = not self.pe_halves or self.pe == "sinusoidal"
+        expects(fits, "pe_halves", self.pe_halves, f"False with pe = {self.pe!r}")
 
     @classmethod
     def lei_mao(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":

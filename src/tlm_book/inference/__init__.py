@@ -20,4 +20,25 @@ from tlm_book.inference.sampling import (
 from tlm_book.inference.search import Hypothesis, Reader, TextReader, beams, write
 from tlm_book.inference.text import complete, stream_text
 
-__all__ = ["generate", "stream", "beam_search", "stream_text", "complete"]
+__all__ = [
+    "generate",
+    "stream",
+    "beam_search",
+    "stream_text",
+    "complete",
+    "Sampler",
+    "distribution",
+    "cut_tail",
+    "window",
+    "last_scores",
+    "quantiles",
+    "Cache",
+    "CacheSlot",
+    "CachedModel",
+    "step_flops",
+    "write",
+    "Reader",
+    "TextReader",
+    "Hypothesis",
+    "beams",
+]

@@ -11,7 +11,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from tlm_book.attention import attention
-from tlm_book.checks import expects, expects_length, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_length,
+    expects_positive,
+    expects_tokens,
+    refuse,
+)
 from tlm_book.inference.layers import RowLayers
 from tlm_book.inference.products import Products
 from tlm_book.multi_head import windowed_attention
@@ -138,6 +144,41 @@ class Cache:
         return CacheSlot(rows, where % R, n, (j > where[:, None])[:, None])
 
 
+def _expects_texts(texts: Sequence[Int[Tensor, "_"]], config: Config) -> None:
+    """Texts that can be read. On a GPU nobody looks at the tokens: it would be slow."""
+    expects(texts, "texts", "none", "at least one")
+    for text in texts:
+        _expects_integers("texts", text)
+        if text.dim() != 1:
+            refuse("texts", f"a text of shape {tuple(text.shape)}", "(n)")
+        expects_length("texts", len(text), config.max_len)
+        if text.device.type == "cpu":
+            expects_tokens("texts", text, config.vocab_size)
+
+
+def _expects_next(token: Int[Tensor, "B"], texts: int, config: Config) -> None:
+    """A token of each text; on a GPU, too, nobody looks which."""
+    if not texts:
+        refuse("step", "no texts to go on with", "read(texts) first")
+    _expects_integers("token", token)
+    if token.shape != (texts,):
+        shape = tuple(token.shape)
+        refuse("token", f"shape {shape}", f"({texts}), one for each text")
+    if token.device.type == "cpu":
+        numbers, V = token.tolist(), config.vocab_size
+        if min(numbers) < 0 or max(numbers) >= V:  # quicker than `expects_tokens`
+            expects_tokens("token", token, V)
+
+
+def _expects_integers(argument: str, tokens: Int[Tensor, "_"]) -> None:
+    if not isinstance(tokens, Tensor):
+        wants = "a tensor of integer tokens"
+        refuse(argument, type(tokens).__name__, wants, TypeError)
+    if tokens.dtype not in (torch.int64, torch.int32):
+        wants = "integer tokens (int64 or int32)"
+        refuse(argument, f"dtype {tokens.dtype}", wants, TypeError)
+
+
 class Recorded:
     """A step on a GPU, recorded at the first and played again at every later one: its
     hundred kernels then start together, where starting them one by one takes longer
@@ -183,7 +224,10 @@ class CachedModel(RowLayers):
     the products of a step, "auto" for the quickest, found by trying; `weights`:
     "bfloat16" or "int8" to keep the blocks' matrices in fewer bits (T-fewer-bits).
     TypeError for a model with other layers than the book's, ValueError for attention
-    without the mask and for unknown names.
+    without the mask, for hooks and for unknown names. Of a layer it takes the weights,
+    and does not call a subclass's `forward`.
+
+    The scores are inference tensors: `clone` those from which gradients are to go on.
     """
 
     def __init__(
@@ -210,33 +254,34 @@ class CachedModel(RowLayers):
         """The scores after whole texts of 1 … max_len tokens each; earlier ones are
         forgotten.
         """
+        texts = list(texts)
+        _expects_texts(texts, self.config)
         lengths = [len(text) for text in texts]
-        expects(lengths, "texts", "none", "at least one")
-        for n in (min(lengths), max(lengths)):
-            expects_length("texts", n, self.config.max_len)
         if len(lengths) != len(self.lengths):
             columns = None if self.compile else max(64, 2 * max(lengths))
             self.cache = [
                 Cache(self.config, len(texts), self.E, columns) for _ in self.blocks
             ]
             self.recorded.clear()
-        self.lengths = lengths
+        self.lengths = []  # until all has been read
         if not self.compile:
             self.products.prepare(len(texts))
-        tokens = pad_sequence(list(texts), batch_first=True)  # (B, n)
+        tokens = pad_sequence(texts, batch_first=True)  # (B, n)
         n = tokens.shape[1]
         x = self.embed(tokens, slice(n)).flatten(0, 1)  # (B·n, d)
         fills = [partial(cache.fill, lengths=lengths) for cache in self.cache]
         at = torch.arange(n, device=tokens.device).repeat(len(lengths))
         x = self.through(x, fills, at)
         last = [b * n + length - 1 for b, length in enumerate(lengths)]
+        self.lengths = lengths
         return self.unembed(self.norm(x[last]))
 
     @torch.inference_mode()
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """The scores after one more token of each text; ValueError when one has
-        max_len tokens.
+        max_len tokens, and before `read`. After an error the texts are as before.
         """
+        _expects_next(token, len(self.lengths), self.config)
         M, longest = self.config.max_len, max(self.lengths)
         expects_length("text", longest + 1, M)
         where: int | Tensor = self.lengths[0]
@@ -245,12 +290,14 @@ class CachedModel(RowLayers):
             where = torch.tensor(self.lengths, device=token.device)
         if self.compile:  # few shapes: each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
+        if self.compile and isinstance(where, Tensor) and where.is_cuda:
+            if n not in self.recorded:
+                self.recorded[n] = Recorded(self.advance, token, where, n)
+            z = self.recorded[n](token, where)
+        else:
+            z = self.advance(token, where, n)
         self.lengths = [length + 1 for length in self.lengths]
-        if not (self.compile and isinstance(where, Tensor) and where.is_cuda):
-            return self.advance(token, where, n)
-        if n not in self.recorded:
-            self.recorded[n] = Recorded(self.advance, token, where, n)
-        return self.recorded[n](token, where)
+        return z
 
     def _advance(
         self, token: Int[Tensor, "B"], where: int | Int[Tensor, "B"], n: int
@@ -267,12 +314,15 @@ class CachedModel(RowLayers):
     @torch.inference_mode()
     def select(self, texts: Int[Tensor, "b"]) -> None:
         """Go on with these texts of the batch, in this order; one may come twice."""
+        wants = "read(texts) first"
+        expects(self.lengths, "select", "no texts to go on with", wants)
+        lengths = [self.lengths[b] for b in texts.tolist()]
         for cache in self.cache:
             cache.select(texts, max(self.lengths))
         self.recorded.clear()
         if not self.compile:
             self.products.prepare(len(texts))
-        self.lengths = [self.lengths[b] for b in texts.tolist()]
+        self.lengths = lengths
 
 
 # --- What a token costs

@@ -4,13 +4,22 @@ Written by hand.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_one_of, expects_shape, expects_tokens
+from tlm_book.checks import (
+    expects,
+    expects_one_of,
+    expects_shape,
+    expects_tokens,
+    expects_whole,
+    is_whole,
+    refuse,
+)
 from tlm_book.inference.cache import CachedModel
 from tlm_book.inference.layers import expects_model
 from tlm_book.inference.sampling import Sampler, window
@@ -19,8 +28,9 @@ from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["Texts", "generate", "stream", "beam_search"]
 
-Tokens = Int[Tensor, "n"] | Sequence[int]
-Texts = Int[Tensor, "*batch n"] | Sequence[int] | Sequence[Int[Tensor, "_"] | Sequence[int]]
+Tokens = Int[Tensor, "n"] | Int[np.ndarray, "n"] | Sequence[SupportsIndex]
+Several = Sequence[Int[Tensor, "_"] | Int[np.ndarray, "_"] | Sequence[SupportsIndex]]
+Texts = Int[Tensor, "*batch n"] | Int[np.ndarray, "*batch n"] | Sequence[SupportsIndex] | Several
 
 
 def generate(
@@ -39,8 +49,9 @@ def generate(
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
     """The tokens, continued by at most n_new of the model's own, written side by side. (T-sampling)
 
-    tokens       (*batch, n); one text as a list of integers, as `encode` gives it; or a list of texts of any lengths, then a
-                 list comes back
+    tokens       (*batch, n), a tensor or an array; one text as a list of integers, as `encode` gives it (an empty list is one empty
+                 text); or a list of texts of any lengths, then a list comes back. What comes back is int64, or of the tensor's
+                 type where that can hold every token
     start        marker that the model reads before the tokens (it is not returned)
     stop         one token or several: a text that has produced one is over; in a tensor
                  it is filled up with that token, in a list it ends there
@@ -63,15 +74,16 @@ def generate(
     else:
         expects_shape("tokens", rows, ("n",))
         texts = list(rows.reshape(rows.shape[:-1].numel(), rows.shape[-1]))
-    ends = _stop_tokens(model, texts, n_new, start, stop, on_overflow)
+    ends = _ends(model, start, stop)
+    read = _readable(model, texts, n_new, start, on_overflow)
     sampler = Sampler(**choices)
-    reader = TextReader(model, texts, start, compile, products, weights)
+    reader = TextReader(model, read, start, compile, products, weights)
     new = list(_written(reader, n_new, sampler, ends, generator))
-    added = (torch.stack(new, 1) if new else texts[0].new_zeros(len(texts), 0)).to(texts[0].dtype)
+    added = torch.stack(new, 1) if new else read[0].new_zeros(len(read), 0)
     if not several:
-        return torch.cat((rows, added.view(*rows.shape[:-1], len(new))), -1)
+        return _joined(model, rows, added.view(*rows.shape[:-1], len(new)))
     upto = [next((i + 1 for i, token in enumerate(row) if token in ends), len(row)) for row in added.tolist()]  # behind the first stop
-    return [torch.cat((text, row[:end])) for text, row, end in zip(texts, added, upto)]
+    return [_joined(model, text, row[:end]) for text, row, end in zip(texts, added, upto)]
 
 
 def stream(
@@ -93,9 +105,9 @@ def stream(
     Arguments and errors as in `generate`; they are checked at once, not with the first token.
     """
     expects_model(model)
-    text = _text(model, tokens)
-    ends = _stop_tokens(model, [text], n_new, start, stop, on_overflow)
-    reader = TextReader(model, [text], start, compile, products, weights)
+    ends = _ends(model, start, stop)
+    read = _readable(model, [_text(model, tokens)], n_new, start, on_overflow)
+    reader = TextReader(model, read, start, compile, products, weights)
     new = _written(reader, n_new, Sampler(**choices), ends, generator)
     return (int(token) for token in new)
 
@@ -115,26 +127,45 @@ def beam_search(
     value = log P / |y|^length_penalty. Errors as in `generate` and `beams`.
     """
     expects_model(model)
-    text = _text(model, tokens)
-    ends = _stop_tokens(model, [text], n_new, start, stop, "error")
+    ends = _ends(model, start, stop)
+    (text,) = _readable(model, [_text(model, tokens)], n_new, start, None)
     reader = CachedModel(model)
     scores = reader.read([window(text, model.config.max_len, start)])
     return beams(reader, scores, n_new, width, length_penalty, ends)[0]
 
 
 def _is_text(tokens: Any) -> bool:
-    """Whether this list is one text: integers, as a tokenizer gives them."""
-    return len(tokens) > 0 and all(isinstance(token, int) for token in tokens)
+    """Whether this list is one text: single numbers, as a tokenizer gives them, and no texts."""
+    return all(map(_is_single, tokens))
 
 
 def _text(model: TransformerLM, tokens: Any) -> Any:
-    """Tokens as a tensor; a list of integers on the model's device."""
+    """Tokens as a tensor: a list, a range or an array of whole numbers as int64, on the model's device."""
     wants = "a tensor or list of integer tokens, as tokenizer.encode(text) gives them; complete(model, tokenizer, text) takes text"
-    expects(not isinstance(tokens, str), "tokens", "str", wants, TypeError)
-    if isinstance(tokens, list | tuple) and _is_text(tokens):
-        tokens = torch.tensor(tokens, device=next(model.parameters()).device)
-    expects_tokens("tokens", tokens, 2**63)
-    return tokens
+    device = next(model.parameters()).device
+    if isinstance(tokens, list | tuple | range):
+        for token in tokens:
+            if not is_whole(token) and not (_is_single(token) and _holds_integers(token)):
+                refuse("tokens", f"{type(token).__name__} in a {type(tokens).__name__}", wants, TypeError)
+        return torch.tensor([int(token) for token in tokens], dtype=torch.long, device=device)
+    expects(isinstance(tokens, Tensor | np.ndarray), "tokens", type(tokens).__name__, wants, TypeError)
+    expects(_holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
+    return torch.as_tensor(tokens.astype(np.int64), device=device) if isinstance(tokens, np.ndarray) else tokens
+
+
+def _is_single(token: Any) -> bool:
+    """Whether this is one number and not several, which have a length; a tensor or an array may be one number, too."""
+    return not hasattr(token, "__len__") or getattr(token, "shape", None) == ()
+
+
+def _holds_integers(tokens: Any) -> bool:
+    return str(getattr(tokens, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
+
+
+def _joined(model: TransformerLM, text: Int[Tensor, "*batch n"], new: Int[Tensor, "*batch m"]) -> Int[Tensor, "*batch k"]:
+    """The text and what is new, in the text's type if that can hold every token of the model."""
+    fits = model.config.vocab_size - 1 <= torch.iinfo(text.dtype).max
+    return torch.cat((text, new.to(text.dtype)) if fits else (text.long(), new), -1)
 
 
 def _written(
@@ -150,32 +181,35 @@ def _written(
         yield from write(reader.step, reader.read(), n_new, sampler, stop, generator, seen)
 
 
-def _stop_tokens(
-    model: TransformerLM,
-    texts: Sequence[Int[Tensor, "_"]],
-    n_new: int,
-    start: int | None,
-    stop: int | Sequence[int] | None,
-    on_overflow: str,
-) -> list[int]:
-    """The stop tokens as a list, after all that was asked for has been checked."""
-    expects_model(model)
+def _readable(
+    model: TransformerLM, texts: Sequence[Int[Tensor, "_"]], n_new: int, start: int | None, on_overflow: str | None
+) -> list[Int[Tensor, "_"]]:
+    """The texts in int64, after it has been checked that n_new tokens can follow; on_overflow None: where there is no window that slides."""
     M, V = model.config.max_len, model.config.vocab_size
     expects(len(texts) > 0, "tokens", "no texts", "at least one")
-    for text in texts:
+    read = [text.long() for text in texts]
+    for text in read:
         expects_tokens("tokens", text, V)
         expects(text.dim() == 1, "tokens", f"a text of shape {tuple(text.shape)}", "(n)")
         expects(len(text) > 0 or start is not None, "tokens", "an empty prompt", "at least 1 token, or a start marker")
-    expects(isinstance(n_new, int), "n_new", n_new, "a whole number", TypeError)
+    expects_whole(n_new=n_new)
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
-    expects_one_of("on_overflow", on_overflow, ("error", "slide"))
+    if on_overflow is not None:
+        expects_one_of("on_overflow", on_overflow, ("error", "slide"))
     rows = (start is not None) + max(map(len, texts)) + n_new - 1
-    wants = f'at most max_len = {M}, or on_overflow="slide"'
-    expects(rows <= M or on_overflow == "slide", "n_new", f"{n_new}, for which {rows} rows are read", wants)
-    ends = [] if stop is None else [stop] if isinstance(stop, int) else stop
-    expects(isinstance(ends, Sequence) and not isinstance(ends, str), "stop", stop, "None, a whole number or a list of them", TypeError)
-    signs: list[tuple[str, Any]] = [("stop", token) for token in ends]
-    for name, token in signs + [("start", start)] * (start is not None):
-        expects(isinstance(token, int), name, token, "a whole number", TypeError)
+    if rows > M and on_overflow != "slide":
+        slide = ', or on_overflow="slide"' if on_overflow else ""
+        refuse("n_new", f"{n_new}, for which {rows} rows are read", f"at most max_len = {M}{slide}")
+    return read
+
+
+def _ends(model: TransformerLM, start: int | None, stop: int | Sequence[int] | None) -> list[int]:
+    """The stop tokens as a list, after they and the start marker have been checked."""
+    V, several = model.config.vocab_size, isinstance(stop, Sequence) and not isinstance(stop, str)
+    expects(stop is None or is_whole(stop) or several, "stop", stop, "None, a whole number or a list of them", TypeError)
+    ends: Any = stop if several else [] if stop is None else [stop]
+    signs = [("stop", token) for token in ends] + ([] if start is None else [("start", start)])
+    for name, token in signs:
+        expects_whole(**{name: token})
         expects(0 <= token < V, name, token, f"None or a token from 0 to {V - 1}", IndexError)
-    return list(ends)
+    return [int(token) for token in ends]

@@ -180,13 +180,23 @@ def expects_model(model: TransformerLM) -> None:
     expects(right, "model", got, "a TransformerLM", TypeError)
 
 
+def _expects_no_hooks(model: TransformerLM) -> None:
+    """No module has a forward hook, which would not be called; ValueError otherwise."""
+    wants = "none: here layers are not called (run_with_hooks calls them)"
+    for name, part in model.named_modules():
+        if part._forward_hooks or part._forward_pre_hooks:
+            refuse("model", f"hooks on {name or 'the model'}", wants)
+
+
 class RowLayers:
     """The model's layers, made ready to read row by row; `attends` holds what becomes
-    of (cQ, K, V), block by block.
+    of (cQ, K, V), block by block. Of the layers it takes the weights: their `forward`
+    is not called, nor are hooks.
     """
 
     def __init__(self, model: TransformerLM, products: Products) -> None:
         expects_model(model)
+        _expects_no_hooks(model)
         c, table = model.config, model.embedding.table.weight.detach()
         self.config = c
         scale = model.embedding.scale

@@ -8,7 +8,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from tlm_book.checks import expects, expects_positive, with_suggestions
+from tlm_book.checks import (
+    expects,
+    expects_numbers,
+    expects_positive,
+    refuse,
+    with_suggestions,
+)
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
@@ -42,8 +48,9 @@ def cut_tail(
     min_p: float | None = None,
 ) -> Float[Tensor, "*batch V"]:
     """p with zeros where top-k, then top-p, then min-p cut; each row sums to 1 again.
-    (T-top-k-top-p, T-min-p)
+    (T-top-k-top-p, T-min-p) ValueError or TypeError for a value out of range.
     """
+    expects_cuts(top_k, top_p, min_p)
     if (top_k, top_p) != (None, None):
         sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
         k = p.shape[-1] if top_k is None else top_k
@@ -77,19 +84,12 @@ class Sampler:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, got in vars(self).items():
-            number = isinstance(got, int | float) and not isinstance(got, bool)
-            free = got is None and name in ("top_k", "top_p", "min_p")
-            expects(number or free, name, repr(got), "a number", TypeError)
         tau, theta = self.temperature, self.repetition_penalty
+        expects_numbers(temperature=tau, repetition_penalty=theta)
         expects(0 <= tau < math.inf, "temperature", tau, "a finite number ≥ 0")
         wants = "a finite number > 0"
         expects(0 < theta < math.inf, "repetition_penalty", theta, wants)
-        if self.top_k is not None:
-            expects_positive(top_k=self.top_k)
-        s, m = self.top_p, self.min_p
-        expects(s is None or 0 < s <= 1, "top_p", s, "None or 0 < top_p ≤ 1")
-        expects(m is None or 0 <= m <= 1, "min_p", m, "None or 0 ≤ min_p ≤ 1")
+        expects_cuts(self.top_k, self.top_p, self.min_p)
 
     def scores(
         self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
@@ -116,8 +116,10 @@ class Sampler:
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B"]:
         """One token for each row of scores; ValueError for a row of NaN, +∞ or
-        nothing but −∞.
+        nothing but −∞, and for scores that are no rows.
         """
+        if z.dim() != 2:
+            refuse("z", f"shape {tuple(z.shape)}", "(B, V)")
         best, token = self.scores(z, seen).max(-1)
         expects_finite(best)
         if self.temperature == 0:
@@ -127,6 +129,21 @@ class Sampler:
             len(z), dtype=torch.float64, generator=generator, device=place
         )
         return quantiles(self.distribution(z, seen), u.to(z.device))
+
+
+def expects_cuts(
+    top_k: int | None, top_p: float | None, min_p: float | None
+) -> None:
+    """Each is None or a number in its range: top_k ≥ 1, 0 < top_p ≤ 1 and
+    0 ≤ min_p ≤ 1. TypeError or ValueError otherwise.
+    """
+    if top_k is not None:
+        expects_positive(top_k=top_k)
+    shares = {"top_p": top_p, "min_p": min_p}
+    expects_numbers(**{name: x for name, x in shares.items() if x is not None})
+    s, m = top_p, min_p
+    expects(s is None or 0 < s <= 1, "top_p", s, "None or 0 < top_p ≤ 1")
+    expects(m is None or 0 <= m <= 1, "min_p", m, "None or 0 ≤ min_p ≤ 1")
 
 
 def expects_finite(best: Float[Tensor, "..."]) -> None:
@@ -162,7 +179,8 @@ def distribution(
     """P(· | tokens) = softmax(z / τ) in float64, where z is the model's last row for
     `window(tokens)`. (T-next-token)
 
-    ValueError unless τ > 0, when there is nothing to read, and when a score is NaN.
+    Without dropout, whatever the model's mode. ValueError unless τ > 0, when there is
+    nothing to read, and when a score is NaN; TypeError for tokens that are no tensor.
     """
     expects(temperature > 0, "temperature", temperature, "a number > 0")
     return _tempered(last_scores(model, tokens, start), temperature)
@@ -171,12 +189,28 @@ def distribution(
 def last_scores(
     model: TransformerLM, tokens: Int[Tensor, "*batch n"], start: int | None
 ) -> Float[Tensor, "*batch V"]:
-    """The model's scores for the token after the last one, in float64. ValueError
-    when one is NaN or +∞; errors of the model.
+    """The model's scores for the token after the last one, in float64, without
+    dropout. Errors as in `distribution`, and those of the model.
     """
-    z = model(window(tokens, model.config.max_len, start))[..., -1, :].double()
+    right, got = isinstance(tokens, Tensor), type(tokens).__name__
+    expects(right, "tokens", got, "a tensor of integer tokens", TypeError)
+    rows = _without_dropout(model, window(tokens, model.config.max_len, start))
+    z = rows[..., -1, :].double()
     expects_finite(z.amax(-1))
     return z
+
+
+def _without_dropout(
+    model: TransformerLM, tokens: Int[Tensor, "*batch n"]
+) -> Float[Tensor, "*batch n V"]:
+    """model(tokens) in evaluation mode; afterwards the model's mode is as before."""
+    if not model.training:
+        return model(tokens)
+    model.eval()
+    try:
+        return model(tokens)
+    finally:
+        model.train()
 
 
 def _tempered(

@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_names, expects_whole
 from tlm_book.inference.generation import stream
 from tlm_book.inference.layers import expects_model
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["characters", "stream_text", "complete", "unread"]
+
+CHOICES = ("max_new", "temperature", "seed", "on_overflow", "top_k", "top_p", "min_p", "repetition_penalty", "compile", "products", "weights")
 
 
 def characters(tokenizer: Tokenizer | HubTokenizer, tokens: Iterator[int]) -> Iterator[str]:
@@ -39,14 +41,18 @@ def stream_text(
     on_overflow: str = "slide",
     **choices: Any,
 ) -> Iterator[str]:
-    """The continuation that `complete` writes, piece by piece, each as soon as it is there. Errors as in `complete`, at once."""
+    """The continuation that `complete` writes, piece by piece, each as soon as it is there. Arguments and errors as in `complete`; errors
+    come at once.
+    """
     expects_model(model)
+    expects_names(choices, CHOICES)
     wants = "the model's tokenizer: complete(model, tokenizer, prompt)"
     expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, wants, TypeError)
     expects(isinstance(prompt, str), "prompt", type(prompt).__name__, "str", TypeError)
     V, start, stop = model.config.vocab_size, tokenizer.start, tokenizer.stop
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
-    expects(isinstance(seed, int), "seed", seed, "a whole number", TypeError)
+    expects_whole(max_new=max_new, seed=seed)
+    expects(max_new >= 0, "max_new", max_new, "a number ≥ 0")
     expects(0 <= seed < 2**63, "seed", seed, "a whole number from 0 to 2^63 − 1")
     tokens = tokenizer.encode(prompt)
     new = stream(
@@ -55,7 +61,7 @@ def stream_text(
         max_new,
         start=start,
         stop=stop,
-        generator=torch.Generator().manual_seed(seed),
+        generator=torch.Generator().manual_seed(int(seed)),
         on_overflow=on_overflow,
         temperature=temperature,
         **choices,
@@ -79,8 +85,11 @@ def complete(
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
 
-    With an empty prompt the model reads the start marker alone. `choices` as in `Sampler`, and `on_overflow`, here "slide" by default.
-    The same arguments give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
+    choices    top_k, top_p, min_p, repetition_penalty: see `Sampler`; on_overflow, here "slide" by default, compile, products and
+               weights: see `generate`
+
+    With an empty prompt the model reads the start marker alone; the tokenizer says which tokens begin and end a text. The same arguments
+    give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
     """
     options: dict[str, Any] = {"temperature": temperature, "seed": seed, **choices}
     return prompt + "".join(stream_text(model, tokenizer, prompt, max_new, **options))

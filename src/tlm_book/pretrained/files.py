@@ -18,7 +18,7 @@ from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.pretrained.names import Pair, to_file, to_model, turned_back
 from tlm_book.transformer_lm import Settings, TransformerLM
-from tlm_book.weights import finite, tie, write_tensors
+from tlm_book.weights import expects_one_table, finite, tie, write_tensors
 
 __all__ = [
     "CONFIG",
@@ -185,9 +185,7 @@ def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> 
     state = {name: w.detach() for name, w in model.state_dict().items()}
     bare = [pair.ours for pair in named if state[pair.ours].is_meta]
     expects(not bare, "model", f"{bare[:1]} without numbers", "weights")
-    one, two = model.embedding.table.weight, model.unembedding.weight
-    same = not model.config.tied or one is two or torch.equal(one, two)
-    expects(same, "model", "a tied model with two matrices", "one, or tied=False")
+    expects_one_table(model)
     return {name: w.cpu().clone(memory_format=torch.contiguous_format) for name, w in to_file(state, named).items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, is_whole
 from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
     CONFIG,
@@ -66,8 +66,10 @@ def load_llama(
 
     The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None when the folder has no
     tokenizer.json. (Gemma's files hold each gain less 1; adding it in half precision rounds, in float32 hardly.) Errors as in
-    `load_gpt2`.
+    `load_gpt2`; TypeError for a dtype that is none of floating point numbers.
     """
+    fits = dtype is None or isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize > 1
+    expects(fits, "dtype", repr(dtype), "None or floating point numbers of 16 bits or more, such as torch.bfloat16", TypeError)
     folder = model_folder(name_or_folder, (TOKENIZER, "generation_config.json"), revision)
     config, tensors = config_in(folder, llama_config), read_tensors(folder)
     family = read_fields(folder)["model_type"]
@@ -81,9 +83,16 @@ def load_llama(
     load_into(model, llama_pairs(model, family), tensors, f"{folder / WEIGHTS}")
     if not os.path.lexists(folder / TOKENIZER):
         return model.eval(), None
-    ends: list[Any] = [ends_of(folder).get(name) for name in ENDS]
-    start, stop = (end[0] if isinstance(end, list) and end else end for end in ends)
+    start, stop = (end_of(folder, name) for name in ENDS)
     return model.eval(), HubTokenizer.load(folder / TOKENIZER, config.vocab_size, start=start, stop=stop)
+
+
+def end_of(folder: Path, name: str) -> int | None:
+    """The token of this name, the first where there are several; ValueError for what is none."""
+    said: Any = ends_of(folder).get(name)
+    end: Any = said[0] if isinstance(said, list) and said else said
+    expects(end is None or is_whole(end) and end >= 0, f"{folder / CONFIG}: {name}", repr(said), "a token, or null")
+    return end
 
 
 def ends_of(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_positive, expects_several
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.inference.sampling import Sampler
 from tlm_book.inference.search import write
@@ -111,7 +111,7 @@ def translate_marian(
     """The translations of some sentences, the likeliest token each time. `max_new` tokens at most; by default as many as the
     model can read. TypeError for a single text, ValueError for none.
     """
-    expects(not isinstance(sentences, str), "sentences", "one str", "a list of str", TypeError)
+    expects_several("sentences", sentences, "a list of str", Sequence)
     rows, t = [tokenizer.encode(sentence) for sentence in sentences], tokenizer
     expects(rows, "sentences", "none", "at least one")
     steps = model.config.max_len if max_new is None else max_new

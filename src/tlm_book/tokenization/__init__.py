@@ -9,9 +9,7 @@ tokens and their bytes, `tokenizer` puts these together; `rust` knows the engine
 over to them; `json_file` and `json_parts` read a tokenizer.json of the hub; `files` reads and writes, `corpus` is the book's own.
 """
 
-from tlm_book.tokenization.bpe import GPT2_PATTERN as GPT2_PATTERN
-from tlm_book.tokenization.bpe import PATTERN as PATTERN
-from tlm_book.tokenization.bpe import pre_tokens as pre_tokens
+from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, pre_tokens
 from tlm_book.tokenization.bridges import (
     from_tokenizers,
     load_gpt2_tokenizer,
@@ -26,7 +24,10 @@ from tlm_book.tokenization.rust import byte_characters, train_by_tokenizers
 from tlm_book.tokenization.tokenizer import Tokenizer
 from tlm_book.tokenization.vocabulary import Tokens, Vocabulary
 
-__all__ = [  # what the chapter exports is listed in `bpe`
+__all__ = [
+    "PATTERN",
+    "GPT2_PATTERN",
+    "pre_tokens",
     "Tokenizer",
     "Tokens",
     "Vocabulary",

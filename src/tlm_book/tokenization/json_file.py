@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects, expects_several
+from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
 from tlm_book.tokenization.files import write_texts
@@ -61,6 +61,13 @@ def merged(tokens: list[int], ranks: Mapping[TokenPair, TokenPair]) -> list[int]
     return [token for token in tokens if token >= 0]
 
 
+def _expects_counts(size: int, start: int | None, stop: int | None) -> None:
+    given = {"size": size} | {name: token for name, token in (("start", start), ("stop", stop)) if token is not None}
+    expects_whole(**given)
+    for name, got in given.items():
+        expects(got >= 0, name, got, "at least 0")
+
+
 class HubTokenizer(Tokens):
     """The tokenizer that a tokenizer.json describes: the tokens that the library tokenizers gives, without it.
 
@@ -71,10 +78,11 @@ class HubTokenizer(Tokens):
     stop      the token that ends a text; None: start
     specials  {name: token}: tokens that stand for no text, such as <s>
 
-    ValueError for whatever could change a token and has no place here; it says what.
+    ValueError for whatever could change a token and has no place here; it says what. TypeError when a count is no whole number.
     """
 
     def __init__(self, state: Mapping[str, Any], size: int = 0, *, start: int | None = None, stop: int | None = None) -> None:
+        _expects_counts(size, start, stop)
         self.state = state
         missing = [part for part in ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens") if part not in state]
         expects(not missing, "state", f"no field {missing[:1]}", "all parts of a tokenizer.json")
@@ -95,7 +103,9 @@ class HubTokenizer(Tokens):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], size: int = 0, *, start: int | None = None, stop: int | None = None) -> "HubTokenizer":
-        """Read a tokenizer.json; ValueError that names the file when it is broken, or describes a tokenizer of another kind."""
+        """Read a tokenizer.json; ValueError that names the file when it is broken, or describes a tokenizer of another kind; TypeError when `size`, `start` or
+        `stop` is no whole number."""
+        _expects_counts(size, start, stop)
         try:
             return cls(json.loads(Path(path).read_text(encoding="utf-8")), size, start=start, stop=stop)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

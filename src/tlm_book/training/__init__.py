@@ -25,8 +25,7 @@ from tlm_book.training.config import (
     plan,
     recipe,
 )
-from tlm_book.training.cost import flops_per_token as flops_per_token
-from tlm_book.training.cost import peak_matmul_flops as peak_matmul_flops
+from tlm_book.training.cost import flops_per_token, peak_matmul_flops
 from tlm_book.training.data import (
     TokenFile,
     encode_corpus,
@@ -49,13 +48,15 @@ from tlm_book.training.folder import (
     stored_weights,
     with_weights,
 )
-from tlm_book.training.loop import Diverged as Diverged
-from tlm_book.training.loop import Result as Result
-from tlm_book.training.loop import due as due
-from tlm_book.training.loop import evaluate as evaluate
-from tlm_book.training.loop import iter_steps as iter_steps
-from tlm_book.training.loop import step_seed as step_seed
-from tlm_book.training.loop import train as train
+from tlm_book.training.loop import (
+    Diverged,
+    Result,
+    due,
+    evaluate,
+    iter_steps,
+    step_seed,
+    train,
+)
 from tlm_book.training.ngrams import (
     bigram,
     bigram_log_probs,
@@ -73,15 +74,15 @@ from tlm_book.training.run import (
     train_files,
     train_from_file,
 )
-from tlm_book.training.step import corrupt_tokens as corrupt_tokens
 from tlm_book.training.step import (
-    enable_checkpointing_and_compile as enable_checkpointing_and_compile,
+    corrupt_tokens,
+    enable_checkpointing_and_compile,
+    learning_rate,
+    optimizer_for,
+    parameter_groups,
+    sample_batch,
+    train_step,
 )
-from tlm_book.training.step import learning_rate as learning_rate
-from tlm_book.training.step import optimizer_for as optimizer_for
-from tlm_book.training.step import parameter_groups as parameter_groups
-from tlm_book.training.step import sample_batch as sample_batch
-from tlm_book.training.step import train_step as train_step
 from tlm_book.training.text import (
     MARKS,
     read_text,
@@ -90,8 +91,23 @@ from tlm_book.training.text import (
     text_files,
 )
 
-# What the chapter exports is listed in `step`, `loop` and `cost`, and not a second time here.
 __all__ = [
+    "train",
+    "evaluate",
+    "iter_steps",
+    "Result",
+    "Diverged",
+    "due",
+    "step_seed",
+    "train_step",
+    "sample_batch",
+    "learning_rate",
+    "corrupt_tokens",
+    "parameter_groups",
+    "optimizer_for",
+    "enable_checkpointing_and_compile",
+    "flops_per_token",
+    "peak_matmul_flops",
     "TrainConfig",
     "Size",
     "fit_size",

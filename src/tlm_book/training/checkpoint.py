@@ -1,9 +1,11 @@
 """The state of a run, written down so that a killed run goes on where it was; or kept in memory, for a run that may be lost. Written by hand."""
 
+import contextlib
 import dataclasses
 import json
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_positive
-from tlm_book.files import clear_parts, new_file, new_folder
+from tlm_book.files import clear_parts, held, new_file, new_folder
 from tlm_book.training.config import TrainConfig, pairs_of
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.folder import load, own_weights, stored_weights
@@ -102,9 +104,9 @@ def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # A checkpoint is a folder: the tensors, and notes on the run and its loss
 
 
-def checkpoints(folder: Path) -> list[Path]:
+def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     """The complete checkpoints in a folder, oldest first."""
-    return sorted(folder.glob("step-*"))
+    return sorted(Path(folder).glob("step-*"))
 
 
 def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
@@ -167,9 +169,12 @@ def as_replanned(folder: Path, config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, steps=said["steps"], replanned=pairs_of(said.get("replanned", ())))
 
 
-def best_checkpoint(folder: Path) -> Path:
-    """The checkpoint whose loss on the held-out text was lowest, the first of them; one that was written before a measurement comes last."""
-    return min(checkpoints(folder), key=_held_out)
+def best_checkpoint(folder: str | os.PathLike[str]) -> Path:
+    """The checkpoint whose loss on the held-out text was lowest, the first of them; one that was written before a measurement comes last.
+    ValueError when there is none.
+    """
+    expects(there := checkpoints(folder), "folder", f"{str(folder)!r} without a checkpoint", "one with checkpoints of a run")
+    return min(there, key=_held_out)
 
 
 def _held_out(path: Path) -> float:
@@ -201,6 +206,10 @@ class InMemory:
         self.log: list[Entry] = []
         self.loss = float("inf")
         self.weights: dict[str, Tensor] = {}
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """There is no folder to share."""
+        return contextlib.nullcontext()
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """A new run. Returns its log, to which the caller adds an entry for each step."""
@@ -237,6 +246,16 @@ class OnDisk:
         self.n_logged = 0  # entries that are in the file
         self.board: Any = None  # TensorBoard's writer
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else works in the folder: FileExistsError when another run does."""
+        if self.dist.rank > 0:
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with held(self.folder):
+            yield
+
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Put back the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which the caller adds an entry
         for each step. ValueError for a checkpoint that is broken or of another run.
@@ -251,7 +270,6 @@ class OnDisk:
         self.log = read_log(self.folder / "log.jsonl", first)
         self.n_logged = first
         if self.dist.rank == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
             clear_parts(self.folder)
             for name, text in logs(self.log).items():
                 with new_file(self.folder / name) as part:

@@ -9,13 +9,21 @@ from typing import Any
 from tlm_book.checks import (
     did_you_mean,
     expects,
+    expects_numbers,
     expects_one_of,
     expects_positive,
+    expects_switches,
+    expects_whole,
+    is_whole,
+    plain_fields,
     with_suggestions,
 )
 from tlm_book.transformer_lm import Config
 
 __all__ = ["PRESETS_RATE", "Size", "TrainConfig", "essays_model", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
+
+
+_NUMBERS = ("lr", "min_lr", "weight_decay", "clip", "token_noise", "validation")
 
 
 @with_suggestions
@@ -37,7 +45,7 @@ class TrainConfig:
     activation_checkpointing, compile    save memory (forget what lies inside a block); save time (torch.compile)
     replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way
 
-    Errors: ValueError or TypeError that names the field.
+    A number of numpy or torch becomes Python's own. Errors: ValueError or TypeError that names the field.
     """
 
     steps: int = 1000
@@ -60,16 +68,18 @@ class TrainConfig:
     replanned: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         expects_positive(steps=self.steps, batch_size=self.batch_size, eval_every=self.eval_every, grad_accum_steps=self.grad_accum_steps)
-        expects(isinstance(self.lr, int | float), "lr", repr(self.lr), "a number", TypeError)
-        expects(isinstance(self.seed, int), "seed", self.seed, "a whole number", TypeError)
+        expects_whole(warmup=self.warmup, seed=self.seed)
+        expects_numbers(**{name: getattr(self, name) for name in _NUMBERS})
+        expects_switches(activation_checkpointing=self.activation_checkpointing, compile=self.compile)
         for name, right, wants in (
             ("grad_accum_steps", self.grad_accum_steps <= self.batch_size, f"at most batch_size = {self.batch_size}"),
             ("lr", 0 < self.lr < math.inf, "a finite number > 0"),
             ("min_lr", 0 <= self.min_lr <= 1, "a fraction of lr, from 0 to 1"),
             ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to steps = {self.steps}"),
             ("weight_decay", self.weight_decay >= 0, "a number ≥ 0"),
-            ("betas", len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "two numbers in [0, 1)"),
+            ("betas", _two_shares(self.betas), "two numbers in [0, 1)"),
             ("clip", self.clip > 0, "a number > 0"),
             ("token_noise", 0 <= self.token_noise < 1, "a share in [0, 1)"),
             ("seed", 0 <= self.seed < 2**63, "a whole number from 0 to 2^63 − 1"),
@@ -89,9 +99,18 @@ class TrainConfig:
         return next((steps for until, steps in self.replanned if step < until), self.steps)
 
 
+def _is_pair(got: Any) -> bool:
+    return isinstance(got, tuple | list) and len(got) == 2
+
+
+def _two_shares(betas: Any) -> bool:
+    return _is_pair(betas) and all(isinstance(b, int | float) and 0 <= b < 1 for b in betas)
+
+
 def _ascending(pairs: Any, steps: int) -> bool:
     """Whether these are pairs (u, S) of whole numbers with 0 < u ≤ S, the u growing and below `steps`."""
-    right = all(len(pair) == 2 and all(isinstance(n, int) for n in pair) and 0 < pair[0] <= pair[1] for pair in pairs)
+    right = isinstance(pairs, tuple | list)
+    right = right and all(_is_pair(pair) and all(map(is_whole, pair)) and 0 < pair[0] <= pair[1] for pair in pairs)
     return right and all(a < b for a, b in itertools.pairwise([*(u for u, _ in pairs), steps]))
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import operator
 import os
 from array import array
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_several
 from tlm_book.files import new_file
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 
@@ -26,7 +27,7 @@ def split_documents(texts: Sequence[str], fraction: float, seed: int) -> tuple[l
 
     At least one on either side. TypeError for a single text, ValueError for fewer than two documents.
     """
-    expects(not isinstance(texts, str), "texts", "one str", "a list of str", TypeError)
+    expects_several("texts", texts, "a list of str", Sequence)
     expects(len(texts) >= 2, "texts", f"{len(texts)} documents", "at least 2, one to train on and one to hold out")
     expects(0 < fraction < 1, "fraction", fraction, "a number between 0 and 1")
     count = min(max(1, round(fraction * len(texts))), len(texts) - 1)
@@ -46,7 +47,8 @@ TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is lea
 
 
 def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:
-    """A tokenizer learned from the texts, or from a random choice of them where they are long."""
+    """A tokenizer learned from the texts, or from a random choice of them where they are long. TypeError for a single text."""
+    expects_several("texts", texts, "a list of str", Sequence)
     chosen, length = [], 0
     for i in np.random.default_rng(seed).permutation(len(texts)):
         if length < TOKENIZER_TEXT:
@@ -57,7 +59,7 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
 
 def encode_corpus(tokenizer: Tokenizer | HubTokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
     """All documents as one sequence of tokens, each followed by the separator `tokenizer.start`. TypeError for a single text."""
-    expects(not isinstance(texts, str), "texts", "one str", "a list of str", TypeError)
+    expects_several("texts", texts, "a list of str")
     tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.start]]
     return torch.tensor(tokens, dtype=torch.long)
 
@@ -83,8 +85,9 @@ class TokenFile:
 def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer | HubTokenizer) -> TokenFile:
     """Write the documents' tokens, each document followed by the separator, and map the file.
 
-    The texts are read once, one at a time. ValueError when there is none.
+    The texts are read once, one at a time. ValueError when there is none, TypeError for a single text.
     """
+    expects_several("texts", texts, "several texts, such as a list of str")
     dtype = np.dtype("<i2" if len(tokenizer) <= 2**15 else "<i4")
     ends, n_bytes, n_characters, N, sha = array("q"), 0, 0, 0, hashlib.sha256()
     with new_file(file) as part, part.open("wb") as out:
@@ -115,7 +118,9 @@ def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile
     expects(first.startswith(MAGIC), "file", f"{str(path)!r}, which begins otherwise", "a token file")
     try:
         head = json.loads(first[len(MAGIC) :].rstrip(b"\0"))
-        N, D, dtype = head["tokens"], head["documents"], np.dtype(head["dtype"])
+        N, D, dtype = operator.index(head["tokens"]), operator.index(head["documents"]), np.dtype(head["dtype"])
+        if dtype.kind != "i" or not isinstance(head["sha256"], str):
+            raise TypeError(dtype)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"file: got {str(path)!r} with a broken head, want a token file") from error
     tail = HEAD + (N * dtype.itemsize + 7) // 8 * 8

@@ -24,7 +24,8 @@ def choose_device(device: str) -> torch.device:
         torch.zeros(1, device=device).item()  # no numbers on "meta"
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:  # torch raises either, by build
-        wants = 'a device of this machine, such as "auto", "cpu" or "cuda"'
+        names = '"auto", "cpu" or "cuda"' if torch.cuda.is_available() else '"auto" or "cpu"'
+        wants = f"a device of this machine, such as {names}"
         raise ValueError(f"device: got {device!r}, want {wants}") from error
 
 

@@ -22,7 +22,13 @@ from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import choose_device
 from tlm_book.training.logs import logs
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import finite, meta_model, tie, write_tensors
+from tlm_book.weights import (
+    expects_one_table,
+    finite,
+    meta_model,
+    tie,
+    write_tensors,
+)
 
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
@@ -41,13 +47,20 @@ def save(
     """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl and log.csv into a new folder. (T-files)
 
     `more` names files or folders that are copied there. They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
-    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together or a weight is not finite.
+    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together, weights differ in type, one is not finite, or a tied
+    model has two matrices; TypeError for what is no model or no tokenizer.
     """
-    path, V = free_folder(folder), model.config.vocab_size
+    path, a_model = free_folder(folder), "a TransformerLM (of a compiled one: model._orig_mod)"
+    expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
+    expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, "the model's tokenizer", TypeError)
+    V = model.config.vocab_size
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    expects_one_table(model)
     weights = stored_weights(model)
     for name, w in weights.items():
         expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
+    types = sorted({str(w.dtype) for w in weights.values()})
+    expects(len(types) == 1, "model", f"weights of types {', '.join(types)}", "one type for all")
     settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
     if isinstance(tokenizer, HubTokenizer):
         settings["tokenizer"] = {"size": V, "start": tokenizer.start, "stop": tokenizer.stop}

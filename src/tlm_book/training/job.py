@@ -77,7 +77,7 @@ class Job:
 
 def named(begin: Begin) -> str:
     """The folder of a model, as it is called from anywhere; of one that is given there is none."""
-    return "a model that was given" if isinstance(begin, tuple) else absolute(begin)[0]
+    return absolute(begin)[0] if isinstance(begin, str | os.PathLike) else "a model that was given"
 
 
 def absolute(data: Any) -> list[str]:
@@ -137,6 +137,8 @@ def read_job(folder: Path) -> Job:
 
 def begin_of(begin: Begin) -> tuple[TransformerLM, Any]:
     """(model, tokenizer): those that are given, or those in a folder that `save` wrote. TypeError for another model, ValueError without tokenizer."""
+    wants = "the folder of a model, or (model, tokenizer)"
+    expects(isinstance(begin, str | os.PathLike) or (isinstance(begin, tuple) and len(begin) == 2), "begin", type(begin).__name__, wants, TypeError)
     model, tokenizer = begin if isinstance(begin, tuple) else load(begin)
     expects(isinstance(model, TransformerLM), "begin", f"a model of type {type(model).__name__}", "a TransformerLM", TypeError)
     expects(tokenizer is not None, "begin", "a model without a tokenizer", "one with its tokenizer")
@@ -157,7 +159,8 @@ def size_of(config: Config, size: Size, context: int | None) -> Size:
 def begin_with(work: Path, begin: Begin, n: int) -> None:
     """Put the model from which the run goes on beside its work, in float32, for texts of at most n tokens. Errors as in `begin_of`."""
     model, tokenizer = begin_of(begin)
-    save(work / BEGIN, shortened(model.float(), n), tokenizer)
+    ours = with_weights(model.config, {name: w.float() for name, w in own_weights(model).items()})  # the caller's model stays as it is
+    save(work / BEGIN, shortened(ours, n), tokenizer)
 
 
 def shortened(model: TransformerLM, n: int) -> TransformerLM:

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
 from tlm_book.training.checkpoint import InMemory, OnDisk
 from tlm_book.training.config import TrainConfig
@@ -65,8 +65,10 @@ def evaluate(
     not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
     judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
     evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
-    without tokens, and for a context that fills the window.
+    without tokens, for several rows of them, and for a context that fills the window.
     """
+    expects_text("tokens", tokens)
+    expects_positive(n=n, batch_size=batch_size)
     expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
     expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
     was_training, device = model.training, next(model.parameters()).device
@@ -236,10 +238,12 @@ def train(
 
     ValueError when a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or of another run; OSError when one cannot be
-    written; KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step
+    written; FileExistsError for a folder in which another process trains; KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step
     has a checkpoint. `Diverged`, a ValueError too, when the loss is no longer finite: its
     `.result` holds the best weights until then. The checkpoints that were there stay.
     """
+    expects_text("train_tokens", train_tokens)
+    expects_text("validation_tokens", validation_tokens)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
     run: dict[str, dict[str, Any]] = {
@@ -254,6 +258,7 @@ def train(
     generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
     keeper = _keeper(folder, keep, run, dist)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(keeper.alone())
         stack.enter_context(contextlib.closing(keeper))
         stack.enter_context(generators)
         asked_to_stop = stack.enter_context(stop_signal(dist))

@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tlm_book.checks import expects
+from tlm_book.multi_head import MultiHeadAttention
+from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["Muon", "Together", "muon_for", "newton_schulz"]
 
@@ -92,17 +94,17 @@ class Together(torch.optim.Optimizer):
         self._share()
 
 
-def muon_for(model: nn.Module, lr: float, lr_beside: float) -> Together:
-    """Muon with rate `lr` for the matrices inside the model's blocks, AdamW with `lr_beside` for tables and vectors; neither decays.
+def muon_for(model: TransformerLM, lr: float, lr_beside: float) -> Together:
+    """Muon with rate `lr` for the matrices inside the model's blocks, AdamW with `lr_beside` for tables, vectors and the experts of a mixture; neither decays.
 
     On a GPU the rates are tensors there, so that a step can be recorded (`RecordedStep`).
     """
+    attentions = [part for part in model.blocks.modules() if isinstance(part, MultiHeadAttention)]
+    cut = {id(a.qkv.weight): tuple(g * a.d_head for g in (a.n_heads, a.n_kv_heads, a.n_kv_heads)) for a in attentions}
     inside: dict[tuple[int, ...] | None, list[nn.Parameter]] = {}
-    for name, W in model.get_submodule("blocks").named_parameters():
+    for W in model.blocks.parameters():
         if W.dim() == 2:
-            stacked = len(W) - W.shape[1] if name.endswith("qkv.weight") else 0  # the rows of keys and values
-            rows = (W.shape[1], stacked // 2, stacked // 2) if stacked else None
-            inside.setdefault(rows, []).append(W)
+            inside.setdefault(cut.get(id(W)), []).append(W)
     mine = {id(W) for group in inside.values() for W in group}
     beside = [w for w in model.parameters() if id(w) not in mine]
     matrices = [{"params": group, "rows": rows} for rows, group in inside.items()]

@@ -4,10 +4,10 @@ The formulas stand in `tlm_book.spec.training`, one history at a time; here all 
 """
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_tokens
 
 __all__ = [
     "KneserNey",
@@ -23,23 +23,33 @@ __all__ = [
 ]
 
 
+def _as_numbers(vocab_size: int, **texts: Integer[np.ndarray, "..."]) -> list[Int[np.ndarray, "..."]]:
+    """The texts in 64 bits, so that codes of several tokens fit. Errors as in `expects_tokens`."""
+    for name, text in texts.items():
+        expects_tokens(name, text, vocab_size)
+    return [np.asarray(text, np.int64) for text in texts.values()]
+
+
 def unigram_log_probs(
-    train: Int[np.ndarray, "N"], tokens: Int[np.ndarray, "K"], vocab_size: int
+    train: Integer[np.ndarray, "N"], tokens: Integer[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
-    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it."""
+    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it. Errors as in `expects_tokens`."""
+    train, tokens = _as_numbers(vocab_size, train=train, tokens=tokens)
     counts = np.bincount(train, minlength=vocab_size) + 1
     return np.log(counts / counts.sum())[tokens]
 
 
 def bigram_log_probs(
-    train: Int[np.ndarray, "N"], previous: Int[np.ndarray, "K"], tokens: Int[np.ndarray, "K"], vocab_size: int, discount: float
+    train: Integer[np.ndarray, "N"], previous: Integer[np.ndarray, "K"], tokens: Integer[np.ndarray, "K"], vocab_size: int, discount: float
 ) -> Float[np.ndarray, "K"]:
     """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting. (T-bigram)
 
     p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never occurs; see `spec.training.bigram_table`,
-    which computes the whole table.
+    which computes the whole table. ValueError for a discount outside [0, 1]; for tokens as in `expects_tokens`.
     """
     V, D = vocab_size, discount
+    expects(0 <= D <= 1, "discount", D, "a number from 0 to 1")
+    train, previous, tokens = _as_numbers(V, train=train, previous=previous, tokens=tokens)
     pairs, c = np.unique(train[:-1] * V + train[1:], return_counts=True)
     first, second = np.divmod(pairs, V)
     c_a = np.bincount(train[:-1], minlength=V)
@@ -88,13 +98,14 @@ class KneserNey:
     """The model of Kneser and Ney of an order, counted in a text once, for as many questions as there are. (T-kneser-ney)
 
     See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than `order` tokens, or when
-    V^order is no 64-bit number.
+    V^order is no 64-bit number; for tokens as in `expects_tokens`.
     """
 
-    def __init__(self, train: Int[np.ndarray, "N"], order: int, vocab_size: int) -> None:
+    def __init__(self, train: Integer[np.ndarray, "N"], order: int, vocab_size: int) -> None:
         V = self.vocab_size = vocab_size
         expects(len(train) > order, "train", f"{len(train)} tokens", f"more than {order}")
         expects(V**order < 2**63, "vocab_size", V, f"V^{order} below 2^63")
+        (train,) = _as_numbers(V, train=train)
         self.tables = []
         for k in range(1, order + 1):
             if k == order:
@@ -106,9 +117,10 @@ class KneserNey:
             histories, owner = np.unique(grams // V, return_inverse=True)
             self.tables.append((grams, c, D, histories, np.bincount(owner, c), np.bincount(owner, D[np.minimum(c, 3)])))
 
-    def log_probs(self, history: Int[np.ndarray, "K m"], tokens: Int[np.ndarray, "K"]) -> Float[np.ndarray, "K"]:
+    def log_probs(self, history: Integer[np.ndarray, "K m"], tokens: Integer[np.ndarray, "K"]) -> Float[np.ndarray, "K"]:
         """log p(b | h) for each row h of `history`, of order − 1 tokens, and token b."""
         p, V = np.full(len(tokens), 1 / self.vocab_size), self.vocab_size
+        history, tokens = _as_numbers(V, history=history, tokens=tokens)
         expects(history.shape[1] == len(self.tables) - 1, "history", f"rows of {history.shape[1]} tokens", f"{len(self.tables) - 1}")
         for k, (grams, c, D, histories, total, taken) in enumerate(self.tables, 1):
             h = gram_codes(history[:, len(self.tables) - k :], k - 1, V)[:, 0]
@@ -120,7 +132,7 @@ class KneserNey:
 
 
 def kneser_ney_log_probs(
-    train: Int[np.ndarray, "N"], history: Int[np.ndarray, "K m"], tokens: Int[np.ndarray, "K"], vocab_size: int
+    train: Integer[np.ndarray, "N"], history: Integer[np.ndarray, "K m"], tokens: Integer[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
     """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`: see `KneserNey`."""
     return KneserNey(train, history.shape[1] + 1, vocab_size).log_probs(history, tokens)

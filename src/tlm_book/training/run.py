@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_one_of
-from tlm_book.files import clear_parts, free_folder, new_file
+from tlm_book.files import clear_parts, free_folder, held, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
 from tlm_book.training.config import (
@@ -329,6 +329,9 @@ def train_files(
     without the package tensorboard, where it is asked for.
     """
     began, out, folder = time.perf_counter(), Path(out), run_folder(out)
+    data = data if data is None or isinstance(data, str | os.PathLike) else [*data]  # it is read more than once
+    expects(tokenizer is None or isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
+    expects(tokenizer is None or "vocab_size" not in choices, "vocab_size", choices.get("vocab_size"), "none: the tokenizer has its own")
     expects_one_of("parallel", parallel, PARALLEL)
     aim = aim_at(minutes, "steps" in choices, choose_device(device), began)
     if tensorboard:
@@ -351,6 +354,8 @@ def train_files(
         none = "none" if not resume else f"none, and no run in {str(folder)!r} or {str(out)!r} to go on with"
         expects(data is not None or begin is not None, "path", none, "a text file")
         job = new_job(data, preset, begin, choices, aim)
+        if tokenizer is not None:
+            job = dataclasses.replace(job, size=dataclasses.replace(job.size, vocab_size=len(tokenizer)))
     with dist_context(device) as dist:
         new = dist.rank == 0 and not folder.exists()
         try:
@@ -361,7 +366,9 @@ def train_files(
                     expects_own(folder)
                     shutil.rmtree(folder, ignore_errors=True)  # what is left of the run's own
                     job = further(out, folder, choices.get("steps"))
-                prepare(folder, job, tokenizer, begin, tensorboard)
+                folder.mkdir(parents=True, exist_ok=True)
+                with held(folder):
+                    prepare(folder, job, tokenizer, begin, tensorboard)
                 if plot:
                     (folder / CURVES).touch()
             dist.wait()

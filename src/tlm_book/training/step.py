@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_text
 from tlm_book.loss import weighted_loss
 from tlm_book.training.config import TrainConfig
 from tlm_book.transformer_lm import TransformerLM
@@ -36,8 +36,9 @@ def sample_batch(
     """Windows of n consecutive tokens whose first positions are drawn uniformly; the
     same for the same seed and step.
 
-    ValueError when there are fewer than n tokens.
+    ValueError when there are fewer than n tokens, or several rows of them.
     """
+    expects_text("tokens", tokens)
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
     windows = tokens.unfold(0, n, 1)  # (N − n + 1, n), a view: nothing is copied
     first = np.random.default_rng((seed, step)).integers(
@@ -51,7 +52,7 @@ def sample_batch(
 
 def learning_rate(step: int, config: TrainConfig) -> float:
     """η(s): a straight line up to lr in `warmup` steps, then half a cosine, or a line,
-    down to min_lr · lr at the last of `config.steps_at(step)` steps.
+    down to min_lr · lr at the last of `config.steps_at(step)` steps, and no further.
 
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
@@ -60,7 +61,7 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     first = max(config.warmup - 1, 0)  # the step at which the rate is highest
-    done = (step - first) / max(config.steps_at(step) - 1 - first, 1)
+    done = min(1, (step - first) / max(config.steps_at(step) - 1 - first, 1))
     low = config.min_lr * config.lr
     linear = config.schedule == "linear"
     left = 1 - done if linear else (1 + math.cos(math.pi * done)) / 2

@@ -3,7 +3,7 @@
 import mmap
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tlm_book.checks import expects
@@ -13,7 +13,7 @@ __all__ = ["LEAST_BYTES", "MARKS", "Paths", "read_text", "split_text", "stream_d
 LEAST_BYTES = 4096  # of text; less gives no model worth the name
 MARKS = re.compile(r"<\|endoftext\|>|\f")
 CUTS = (b"<|endoftext|>", b"\f", b"\n\n", b"\n", b" ")  # where a block may end, the best first
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
@@ -127,11 +127,11 @@ def has_marks(file: Path) -> bool:
         return re.search(rb"\S\s*(\f|<\|endoftext\|>)\s*[^\s\f<]", data) is not None
 
 
-def stream_documents(files: Sequence[Path], block: int = 2**24) -> Iterator[str]:
+def stream_documents(files: Sequence[str | os.PathLike[str]], block: int = 2**24) -> Iterator[str]:
     """The documents of the files, one after another: a single file is cut as by `split_text`; of several, each is one document
     unless marks cut it. A file of several blocks is cut block by block.
     """
-    for file in files:
+    for file in map(Path, files):
         whole = has_marks(file) or (len(files) > 1 and file.stat().st_size <= block)
         for text in blocks(file, block):
             parts = MARKS.split(text) if whole else split_text(text)

@@ -7,9 +7,9 @@ The chapter explains and exports every room: `settings` holds the choices, `pres
 parameters, `model` the layers.
 """
 
-from tlm_book.transformer_lm.count import count_parameters as count_parameters
-from tlm_book.transformer_lm.model import TransformerLM as TransformerLM
-from tlm_book.transformer_lm.presets import Config as Config
-from tlm_book.transformer_lm.settings import Settings as Settings
+from tlm_book.transformer_lm.count import count_parameters
+from tlm_book.transformer_lm.model import TransformerLM
+from tlm_book.transformer_lm.presets import Config
+from tlm_book.transformer_lm.settings import Settings
 
-__all__: list[str] = []  # what the chapter exports is listed in its rooms, and not a second time here
+__all__ = ["Config", "Settings", "TransformerLM", "count_parameters"]

@@ -5,7 +5,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_numbers,
+    expects_one_of,
+    expects_positive,
+    expects_switches,
+    expects_whole,
+    plain_fields,
+)
 from tlm_book.decoder_block import NORM_KINDS, NORMS, VARIANTS
 from tlm_book.feed_forward import ACTIVATIONS, GATE_ACTIVATIONS
 from tlm_book.normalization import EPS_MODES
@@ -28,8 +36,8 @@ class Settings:
     Wojcik's. (W-tlm-params, T-family)
 
     `eps_mode` is for layer norm (RMS norm has ε inside), `rope_…` for pe="rotary". A
-    dict given as `rope_scaling` becomes a `RopeScaling`. ValueError or TypeError for
-    a value that describes no model.
+    dict given as `rope_scaling` becomes a `RopeScaling`, a number of numpy or torch
+    Python's own. ValueError or TypeError for a value that describes no model.
     """
 
     vocab_size: int  # V
@@ -70,6 +78,7 @@ class Settings:
         if isinstance(self.rope_scaling, dict):  # read from a file
             scaling = RopeScaling(**self.rope_scaling)
             object.__setattr__(self, "rope_scaling", scaling)
+        plain_fields(self)
         _check_sizes(self)
         _check_numbers(self)
         _check_choices(self)
@@ -97,10 +106,6 @@ _SWITCHES = (
 )
 
 
-def _is_number(got: object) -> bool:
-    return isinstance(got, int | float) and not isinstance(got, bool)
-
-
 def _check_sizes(c: Settings) -> None:
     expects_positive(**{name: getattr(c, name) for name in _SIZES})
     d, h = c.d_model, c.n_heads
@@ -114,12 +119,10 @@ def _check_sizes(c: Settings) -> None:
 
 
 def _check_numbers(c: Settings) -> None:
-    start = c.pe_start
-    whole = isinstance(start, int) and not isinstance(start, bool)
-    expects(whole, "pe_start", repr(start), "a whole number", TypeError)
-    for name in ("eps", "dropout", *(["scale"] if c.scale is not None else [])):
-        got = getattr(c, name)
-        expects(_is_number(got), name, repr(got), "a number", TypeError)
+    expects_whole(pe_start=c.pe_start)
+    expects_numbers(eps=c.eps, dropout=c.dropout, rope_base=c.rope_base)
+    if c.scale is not None:
+        expects_numbers(scale=c.scale)
     expects(0 <= c.eps < math.inf, "eps", c.eps, "a finite number ≥ 0")
     expects(0 <= c.dropout < 1, "dropout", c.dropout, "a probability in [0, 1)")
     fits = c.scale is None or 0 < c.scale < math.inf
@@ -134,9 +137,7 @@ def _check_choices(c: Settings) -> None:
     expects_one_of("variant", c.variant, variants)
     expects_one_of("eps_mode", c.eps_mode, EPS_MODES)
     expects_one_of("pe", c.pe, KINDS)
-    for name in _SWITCHES:
-        got = getattr(c, name)
-        expects(isinstance(got, bool), name, repr(got), "True or False", TypeError)
+    expects_switches(**{name: getattr(c, name) for name in _SWITCHES})
 
 
 def _check_family(c: Settings) -> None:
@@ -150,7 +151,6 @@ def _check_family(c: Settings) -> None:
     expects(E is None or not c.ff_bias, "ff_bias", c.ff_bias, "False with n_experts")
     few = E is None or c.n_experts_used <= E
     expects(few, "n_experts_used", c.n_experts_used, f"at most n_experts = {E}")
-    expects(_is_number(c.rope_base), "rope_base", repr(c.rope_base), "a number", TypeError)
     expects(1 < c.rope_base < math.inf, "rope_base", c.rope_base, "a finite number > 1")
     expects_one_of("rope_layout", c.rope_layout, LAYOUTS)
     got, fits = c.rope_scaling, c.rope_scaling is None or isinstance(c.rope_scaling, RopeScaling)

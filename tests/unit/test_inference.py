@@ -1,0 +1,166 @@
+"""Continuing texts: what may be a text, what a refusal leaves behind, and in which mode the model reads."""
+
+import numpy as np
+import pytest
+import torch
+
+from tlm_book.inference import (
+    CachedModel,
+    beam_search,
+    complete,
+    distribution,
+    generate,
+    stream,
+    stream_text,
+)
+from tlm_book.tokenization import Tokenizer
+from tlm_book.transformer_lm import Config, TransformerLM
+
+SIZES = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 16}
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    made = TransformerLM(Config(260, **SIZES, dropout=0.5))
+    with torch.no_grad():
+        for w in made.parameters():
+            w.add_(0.3 * torch.randn_like(w))
+    return made.eval()
+
+
+LISTS = {
+    "tuple": (3, 1, 2), "array": np.array([3, 1, 2]), "array of int16": np.array([3, 1, 2], dtype=np.int16), "numbers of numpy": list(np.array([3, 1, 2])),
+    "numbers of torch": list(torch.tensor([3, 1, 2])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_list_of_whole_numbers_is_a_text(name, model):
+    want = generate(model, torch.tensor([3, 1, 2]), 4, temperature=0)
+    written = generate(model, LISTS[name], 4, temperature=0)
+    assert torch.equal(written, want) and written.dtype == torch.int64
+    assert list(stream(model, LISTS[name], 4, temperature=0)) == want[3:].tolist()
+    assert torch.equal(beam_search(model, LISTS[name], 4, width=1)[0].tokens, want[3:])
+
+
+def test_ranges_tables_and_lists_of_each(model):
+    ways = {"temperature": 0, "start": 0}
+    want = generate(model, torch.tensor([0, 1, 2]), 4, **ways)
+    assert torch.equal(generate(model, range(3), 4, **ways), want)
+    assert torch.equal(generate(model, np.arange(3)[None], 4, **ways), want[None])
+    several = generate(model, [range(3), np.arange(3), [], torch.arange(3)], 4, **ways)
+    assert [len(text) for text in several] == [7, 7, 4, 7] and all(torch.equal(several[k], want) for k in (0, 1, 3))
+
+
+def test_an_empty_list_is_one_empty_text(model):
+    ways = {"temperature": 0, "start": 0}
+    want = generate(model, torch.tensor([], dtype=torch.long), 4, **ways)
+    written = generate(model, [], 4, **ways)
+    assert torch.equal(written, want) and written.dtype == torch.int64
+    assert list(stream(model, (), 4, **ways)) == want.tolist()
+    assert torch.equal(beam_search(model, [], 4, width=1, start=0)[0].tokens, want)
+    (alone,) = generate(model, [[]], 4, **ways)
+    assert torch.equal(alone, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32])
+def test_a_tensor_keeps_its_type_where_that_holds_every_token(dtype, model):
+    tokens = torch.tensor([[3, 1, 2]])
+    want = generate(model, tokens, 8, temperature=0)
+    assert want.max() > 127
+    written = generate(model, tokens.to(dtype), 8, temperature=0)
+    assert torch.equal(written.long(), want) and written.dtype == (torch.int64 if dtype == torch.int8 else dtype)
+    one, other = generate(model, [tokens[0].to(dtype), tokens[0]], 8, temperature=0)
+    assert torch.equal(one, written[0]) and one.dtype == written.dtype and torch.equal(other, want[0]) and other.dtype == torch.int64
+
+
+def test_a_beam_that_is_too_long_is_not_told_to_slide(model):
+    with pytest.raises(ValueError, match="want at most max_len = 16$"):
+        beam_search(model, [1], 17)
+    with pytest.raises(ValueError, match='want at most max_len = 16, or on_overflow="slide"$'):
+        generate(model, [1], 17)
+
+
+@pytest.mark.parametrize("token", [torch.tensor([5000]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([[1]])], ids=["large", "negative", "two", "a table"])
+def test_a_step_that_is_refused_is_not_made(token, model):
+    cached = CachedModel(model)
+    cached.read([torch.tensor([1, 2, 3])])
+    for _ in range(2):
+        with pytest.raises((IndexError, ValueError, TypeError)):
+            cached.step(token)
+    assert cached.lengths == [3]
+    assert torch.allclose(cached.step(torch.tensor([4]))[0], model(torch.tensor([1, 2, 3, 4]))[-1], atol=1e-5)
+
+
+def test_a_step_that_fails_inside_is_not_made(model, monkeypatch):
+    cached = CachedModel(model)
+    cached.read([torch.tensor([1, 2, 3])])
+    advance = cached.advance
+
+    def failing(*inputs: object) -> None:
+        advance(*inputs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cached, "advance", failing)
+    with pytest.raises(KeyboardInterrupt):
+        cached.step(torch.tensor([9]))
+    monkeypatch.undo()
+    assert torch.allclose(cached.step(torch.tensor([4]))[0], model(torch.tensor([1, 2, 3, 4]))[-1], atol=1e-5)
+
+
+def test_texts_that_are_refused_leave_those_before(model):
+    cached = CachedModel(model)
+    cached.read([torch.tensor([1, 2, 3])])
+    with pytest.raises(IndexError, match="texts: got a token 5000"):
+        cached.read([torch.tensor([7, 5000])])
+    with pytest.raises(IndexError):
+        cached.select(torch.tensor([1]))
+    assert torch.allclose(cached.step(torch.tensor([4]))[0], model(torch.tensor([1, 2, 3, 4]))[-1], atol=1e-5)
+
+
+def test_texts_that_are_half_read_cannot_be_continued(model, monkeypatch):
+    cached = CachedModel(model)
+    cached.read([torch.tensor([1, 2, 3])])
+    with monkeypatch.context() as patch:
+        patch.setattr(cached, "through", lambda *inputs: int("no"))
+        with pytest.raises(ValueError):
+            cached.read([torch.tensor([7, 8])])
+    with pytest.raises(ValueError, match="step: got no texts"):
+        cached.step(torch.tensor([4]))
+    cached.read([torch.tensor([7, 8])])
+    assert torch.allclose(cached.step(torch.tensor([4]))[0], model(torch.tensor([7, 8, 4]))[-1], atol=1e-5)
+
+
+def test_hooks_are_refused_and_writing_goes_on_without_them(model):
+    want = generate(model, [1], 3, temperature=0)
+    for register in (model.blocks[1].attention.register_forward_hook, model.register_forward_pre_hook):
+        hook = register(lambda *call: None)
+        for call in (lambda: generate(model, [1], 3), lambda: stream(model, [1], 3), lambda: beam_search(model, [1], 3)):
+            with pytest.raises(ValueError, match=r"model: got hooks on (blocks\.1\.attention|the model), want none"):
+                call()
+        hook.remove()
+    assert torch.equal(generate(model, [1], 3, temperature=0), want)
+
+
+def test_a_distribution_is_without_dropout_and_leaves_the_mode(model):
+    tokens = torch.tensor([1, 2])
+    want = distribution(model, tokens)
+    try:
+        assert torch.equal(distribution(model.train(), tokens), want) and model.training
+        with pytest.raises(IndexError):
+            distribution(model, torch.tensor([5000]))
+        assert all(part.training for part in model.modules())
+    finally:
+        model.eval()
+
+
+def test_a_text_takes_every_choice_that_is_named(model):
+    """What `complete` says that it takes: all of it works, in both of them."""
+    from tlm_book.inference.text import CHOICES
+
+    tokenizer = Tokenizer([(104, 105), (116, 104), (101, 114)])
+    choices = {"max_new": 4, "temperature": 0.9, "seed": 3, "on_overflow": "error", "top_k": 9, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1,
+               "compile": False, "products": "linear", "weights": None}  # fmt: skip
+    assert set(choices) == set(CHOICES)
+    assert "hi" + "".join(stream_text(model, tokenizer, "hi", **choices)) == complete(model, tokenizer, "hi", **choices)
