@@ -29,7 +29,7 @@ help:
 	@echo "make bench     measure speed beside other libraries"
 	@echo "make gpu       on a machine with a GPU: its tests, agreement with the specification, and its benchmarks"
 	@echo "make weigh     measure weight and speed of every page of the site in a browser"
-	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, some eighty on two cores; stopped, it goes on)"
+	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, some ninety on two cores; stopped, it goes on)"
 	@echo "make essays    train the model of the essays"
 	@echo "make clean     remove what was built and the environment in .venv"
 	@echo "make rhymes    train the model of rhymes, whose heads the chapter heads looks at (minutes)"
