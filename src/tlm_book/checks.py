@@ -163,10 +163,14 @@ def expects_text(argument: str, tokens: Any) -> None:
     expects(tokens.ndim == 1, argument, f"shape {tuple(tokens.shape)}", "(N), one row of tokens")
 
 
+def holds_integers(tokens: Any) -> bool:
+    """Whether this is an array or tensor of integers, of numpy's or torch's kinds."""
+    return str(getattr(tokens, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
+
+
 def _expects_integers(argument: str, tokens: Any) -> None:
     expects(hasattr(tokens, "dtype"), argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
-    whole = str(tokens.dtype).removeprefix("torch.").removeprefix("u").startswith("int")
-    expects(whole, argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
+    expects(holds_integers(tokens), argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
 
 
 def expects_length(argument: str, n: int, max_len: int) -> None:

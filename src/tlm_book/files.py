@@ -76,7 +76,7 @@ def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
 @contextlib.contextmanager
 def held(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Work in a folder in which nobody else does. FileExistsError when another process holds it; one that ends, however it ends, holds nothing.
-    Where the system has no such locks (Windows), nothing is held.
+    Where there are no such locks (on Windows, on some networks' disks), nothing is held.
     """
     if fcntl is None:
         yield
@@ -85,9 +85,11 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
     try:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             got = f"{str(folder)!r}, in which another process is at work"
             raise FileExistsError(f"folder: got {got}, want one in which nobody is") from error
+        except OSError:
+            pass
         yield
     finally:
         os.close(opened)

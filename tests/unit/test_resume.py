@@ -1,5 +1,6 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
+import errno
 import functools
 import importlib.util
 import json
@@ -352,6 +353,16 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path, text):
         in_a_folder(tmp_path / "run")
     assert len(in_a_folder(tmp_path / "run").log) == 8
     assert best_checkpoint(str(tmp_path / "run")) in checkpoints(str(tmp_path / "run"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such locks")
+def test_a_disk_without_locks_is_no_other_run(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("tlm_book.files.fcntl.flock", flock)
+    with held(tmp_path):
+        assert tmp_path.is_dir()
 
 
 def test_what_a_killed_process_left_beside_stands_in_nobodys_way(tmp_path, monkeypatch):

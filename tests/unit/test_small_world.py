@@ -18,6 +18,11 @@ def story(seed, level=4):
     return small_world.story(level, random.Random(seed))
 
 
+def told(seed, level):
+    """The sentences of a story, without its questions."""
+    return small_world.faults.sentences(story(seed, level).partition("\n")[0])
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_stories_are_true_and_their_answers_right(level):
     for seed in range(60):
@@ -54,13 +59,13 @@ def test_too_follows_what_put_somebody_there():
     """"Too" is said again of what stands where the sentence that named a place last put somebody or something else."""
     found = 0
     for seed in range(300):
-        told = small_world.faults.sentences(story(seed, 3).partition("\n")[0])
-        for i, sentence in enumerate(told):
+        lines = told(seed, 3)
+        for i, sentence in enumerate(lines):
             said = re.search(r"(?:could be found|happened to be|was|were) (?:in|on|at|by) the (\w+)(?: then)?, too\.$", sentence)
             if said and said[1] in words.PLACES:
                 found += 1
-                before = [line for line in told[:i] if any(f" the {place}" in line for place in words.PLACES)]
-                assert said[1] in before[-1], (told[:i], sentence)
+                before = [line for line in lines[:i] if any(f" the {place}" in line for place in words.PLACES)]
+                assert said[1] in before[-1], (lines[:i], sentence)
     assert found > 200
 
 
@@ -246,7 +251,8 @@ def test_who_was_with_whom_is_thought_aloud():
     ):
         assert small_world.proofread(f"{told}Who was with {asked}? {everywhere}: {others}.").consistent
         assert not small_world.proofread(f"{told}Who was with {asked}? {others.capitalize()}.").consistent
-        assert not small_world.proofread(f"{told}Who was with {asked}? {everywhere.replace(', too', '')}: {others}.").consistent or others == "nobody"
+        if "too" in everywhere:
+            assert not small_world.proofread(f"{told}Who was with {asked}? {everywhere.replace(', too', '')}: {others}.").consistent
 
 
 def test_who_gave_what_to_whom_has_always_an_answer():
@@ -259,25 +265,22 @@ def test_who_gave_what_to_whom_has_always_an_answer():
         assert small_world.proofread(f"{told}{unknown} Nobody.").faults[0].kind == "grammar"
 
 
-def test_of_a_kind_every_third_answer_at_most_is_nobody():
-    """Questions that nobody or nothing answers are asked, but not so often that a guess would pay."""
-    texts = [story(seed, 3) for seed in range(400)]
-    asked = [line for text in texts for line in text.splitlines()[1:] if line.startswith("Who gave")]
+def test_nobody_is_the_answer_to_two_of_five_who_gave():
+    """Often enough that it must be learned, not so often that a guess would pay."""
+    asked = [line for seed in range(400) for line in story(seed, 3).splitlines()[1:] if line.startswith("Who gave")]
     share = sum(line.endswith("Nobody.") for line in asked) / len(asked)
-    assert 0.2 < share < 0.6, share
+    assert 0.3 < share < 0.5, share
 
 
-def test_where_somebody_is_is_said_before_they_go_where_they_have_to_be():
-    """In a plain story that goes on after its beginning, whoever goes somewhere to fetch, put or give was named with a place just before, or that place was the last named."""
+def test_where_somebody_is_is_said_right_before_they_go_to_a_place_just_named():
     found = 0
     for seed in range(300):
-        told = small_world.faults.sentences(story(seed, 1).partition("\n")[0])
-        for i, sentence in enumerate(told):
-            goes = re.fullmatch(r"(\w+) went to the (\w+)\.", sentence)
-            aim = goes and re.search(r" (?:in|on|at|by) the " + goes[2] + r"(?:, too)?\.$", told[i - 2])
-            if aim and re.search(r"\b(?:was|could be found)\b", told[i - 2]):
+        lines = told(seed, 1)
+        for place, here, goes in zip(lines, lines[1:], lines[2:]):
+            went = re.fullmatch(r"(\w+) went to the (\w+)\.", goes)
+            if went and re.search(rf"\b(?:was|could be found)\b.* the {went[2]}(?:, too)?\.$", place):
                 found += 1
-                assert re.match(rf"{goes[1]} (?:was|happened to be) ", told[i - 1]) or told[i - 1].startswith("Meanwhile " + goes[1]), told[i - 2 : i + 1]
+                assert re.match(rf"(?:Meanwhile )?{went[1]} (?:was|happened to be) ", here), (place, here, goes)
     assert found > 50
 
 

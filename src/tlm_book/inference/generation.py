@@ -17,6 +17,7 @@ from tlm_book.checks import (
     expects_shape,
     expects_tokens,
     expects_whole,
+    holds_integers,
     is_whole,
     refuse,
 )
@@ -145,21 +146,17 @@ def _text(model: TransformerLM, tokens: Any) -> Any:
     device = next(model.parameters()).device
     if isinstance(tokens, list | tuple | range):
         for token in tokens:
-            if not is_whole(token) and not (_is_single(token) and _holds_integers(token)):
+            if not is_whole(token) and not (_is_single(token) and holds_integers(token)):
                 refuse("tokens", f"{type(token).__name__} in a {type(tokens).__name__}", wants, TypeError)
         return torch.tensor([int(token) for token in tokens], dtype=torch.long, device=device)
     expects(isinstance(tokens, Tensor | np.ndarray), "tokens", type(tokens).__name__, wants, TypeError)
-    expects(_holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
+    expects(holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
     return torch.as_tensor(tokens.astype(np.int64), device=device) if isinstance(tokens, np.ndarray) else tokens
 
 
 def _is_single(token: Any) -> bool:
     """Whether this is one number and not several, which have a length; a tensor or an array may be one number, too."""
     return not hasattr(token, "__len__") or getattr(token, "shape", None) == ()
-
-
-def _holds_integers(tokens: Any) -> bool:
-    return str(getattr(tokens, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
 
 
 def _joined(model: TransformerLM, text: Int[Tensor, "*batch n"], new: Int[Tensor, "*batch m"]) -> Int[Tensor, "*batch k"]:

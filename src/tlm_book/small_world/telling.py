@@ -96,6 +96,10 @@ class _Stage:
         if sort_of(where) != "place":
             self.recall(where, surely and sort_of(where) == "container")
 
+    def locate(self, who: str) -> None:
+        """Say where somebody is, unless the event that named a place last put them there."""
+        self.recall(who, surely=(who, self.world.where[who]) not in self.lately)
+
     def lately_beside(self, name: str) -> bool:
         """Whether the event that named a place last put somebody or something else there, who or which is still there."""
         return any(other != name and self.world.where[other] == self.here for other, _ in self.lately)
@@ -103,12 +107,11 @@ class _Stage:
     # steps
 
     def go(self, who: str, place: str = "") -> None:
-        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company.
-
-        When there is somewhere to be, where they are is said right before, unless that was the last place named.
-        """
-        self.recall(who, surely=bool(place) and (who, self.world.where[who]) not in self.lately)
-        if not place:
+        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company."""
+        if place:
+            self.locate(who)
+        else:
+            self.recall(who)
             place, other = self.somewhere_else(who), self.another(who) if self.rng.random() < 0.1 else who
             self.recall(other)
             if other != who and self.world.where[who] == self.world.where[other]:
@@ -173,7 +176,7 @@ def _wish(stage: _Stage) -> None:
     if stage.world.where[what] == who:
         return
     stage.recall(what)
-    stage.recall(who, surely=(who, stage.world.where[who]) not in stage.lately)
+    stage.locate(who)
     stage.do(w.Wants(who, what))
     if stage.world.where[who] != stage.world.place_of(what) and stage.rng.random() < 0.7:
         other = stage.another(who)

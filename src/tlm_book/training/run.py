@@ -262,7 +262,6 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     anything else stands in the folder, and for another tokenizer than before.
     """
     expects_own(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     clear_parts(folder)
     if not (folder / JOB).exists():
         shutil.rmtree(folder / BEGIN, ignore_errors=True)
