@@ -80,7 +80,7 @@ def _mlp(module: MLP) -> Derivation:
 
 
 class PositionalNetwork(nn.Module):
-    """Content and place blended by a ReLU network of width d_hidden.
+    """Content and place blended by a ReLU network of width d_hidden, or by two.
 
     `form`: "joint", ReLU(x W_x + W_e[p]) W_z (A-gehring-joint), or "sum",
     ReLU(x W_x) W_zx + ReLU(W_e[p]) W_ze (A-gehring-sum). All weights are trainable.

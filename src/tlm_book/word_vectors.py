@@ -33,7 +33,7 @@ __all__ = [
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in small letters: runs of letters with their accents.
+    """The words of a text, in lower case: runs of letters with their accents.
 
     TypeError when `text` is no str.
 
@@ -80,8 +80,8 @@ class SkipGram:
     """Settings of `word_vectors`. (T-sgns-loss, T-subsampling)
 
     window r, negatives k, power α of the noise, subsample threshold τ (None: keep
-    all), penalty λ on |e|² + |c|²; words that occur less than min_count times are
-    left out. The step length falls from lr to 0 in a straight line.
+    all), penalty λ on |e|² + |c|²; words that occur fewer than min_count times are
+    deleted first, so the window reaches over them. The step length falls from lr to 0 in a straight line.
     """
 
     d_model: int = 32

@@ -196,6 +196,16 @@ def test_readme_quotes_what_was_measured(table, column, words):
     assert words.format(largest(table, column)) in readme
 
 
+def test_readme_quotes_what_a_key_costs():
+    """The three kinds of keys: the least and the most, in whole milliseconds."""
+    lines = (ROOT / "benchmarks" / "keys.md").read_text(encoding="utf-8").splitlines()
+    rows = [[entry.strip() for entry in line.strip("|").split("|")] for line in lines if line.startswith("| a letter")]
+    thread, drawn = ([float(row[column]) for row in rows] for column in (1, 2))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert len(rows) == 3 and f"takes {min(thread):.0f} to {max(thread):.0f} ms of that thread" in readme
+    assert f"drawn after {min(drawn):.0f} to {max(drawn):.0f} ms" in readme
+
+
 def test_the_default_of_train_is_the_recipe_of_the_table():
     """At its size, `train` takes the model and the settings of the line in bold; a wider model gets a lower rate."""
     import recipe as benchmark

@@ -51,6 +51,7 @@ OF_NUMPY_AND_TORCH = """
 import dataclasses, json
 import numpy as np, torch
 from tlm_book.encoder_decoder import EncoderDecoderConfig as Pair
+from tlm_book.inference import Sampler
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.training import TrainConfig
 from tlm_book.transformer_lm import Config
@@ -60,6 +61,7 @@ plain = {"d_model": 8, "n_heads": 2, "eps": 0.5, "tied": True, "rope_scaling": R
 for made, wanted in (
     (Config(np.int64(9), **odd), Config(9, **plain)),
     (Pair(np.int64(9), d_value=np.int16(3)), Pair(9, d_value=3)),
+    (Sampler(np.float32(0.5), top_k=np.int64(3), top_p=torch.tensor(0.5)), Sampler(0.5, top_k=3, top_p=0.5)),
     (
         TrainConfig(steps=np.int64(90), lr=np.float32(0.5), betas=(np.float32(0.5), np.float64(0.75)), replanned=((np.int64(4), np.int64(5)),)),
         TrainConfig(steps=90, lr=0.5, betas=(0.5, 0.75), replanned=((4, 5),)),

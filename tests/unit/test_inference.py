@@ -82,6 +82,20 @@ def test_a_beam_that_is_too_long_is_not_told_to_slide(model):
         generate(model, [1], 17)
 
 
+def test_a_text_that_is_too_long_is_named_as_the_caller_named_it(model):
+    """`complete` counts with max_new; its tokenizer's start marker is read, too."""
+    from tlm_book.inference.text import unread
+
+    tokenizer = Tokenizer([(104, 105), (116, 104), (101, 114)])
+    room = model.config.max_len - 3  # the start marker, "h" and "e" are read, and all new tokens but the last
+    assert len(tokenizer.encode("he")) == 2
+    complete(model, tokenizer, "he", room + 1, on_overflow="error")
+    with pytest.raises(ValueError, match="^max_new: got .* want at most max_len = 16, or"):
+        complete(model, tokenizer, "he", room + 2, on_overflow="error")
+    assert [unread(model, tokenizer, "x" * n) for n in (15, 16, 18)] == [0, 1, 3]
+
+
+
 @pytest.mark.parametrize("token", [torch.tensor([5000]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([[1]])], ids=["large", "negative", "two", "a table"])
 def test_a_step_that_is_refused_is_not_made(token, model):
     cached = CachedModel(model)

@@ -191,13 +191,18 @@ def _readable(
         expects(len(text) > 0 or start is not None, "tokens", "an empty prompt", "at least 1 token, or a start marker")
     expects_whole(n_new=n_new)
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
+    expects_room("n_new", n_new, (start is not None) + max(map(len, texts)), M, on_overflow)
+    return read
+
+
+def expects_room(argument: str, n_new: int, rows: int, max_len: int, on_overflow: str | None) -> None:
+    """Behind `rows` rows there is room for n_new tokens, or the window slides; the last token is not read."""
     if on_overflow is not None:
         expects_one_of("on_overflow", on_overflow, ("error", "slide"))
-    rows = (start is not None) + max(map(len, texts)) + n_new - 1
-    if rows > M and on_overflow != "slide":
+    read = rows + n_new - 1
+    if read > max_len and on_overflow != "slide":
         slide = ', or on_overflow="slide"' if on_overflow else ""
-        refuse("n_new", f"{n_new}, for which {rows} rows are read", f"at most max_len = {M}{slide}")
-    return read
+        refuse(argument, f"{n_new}, for which {read} rows are read", f"at most max_len = {max_len}{slide}")
 
 
 def _ends(model: TransformerLM, start: int | None, stop: int | Sequence[int] | None) -> list[int]:

@@ -12,6 +12,7 @@ from tlm_book.checks import (
     expects,
     expects_numbers,
     expects_positive,
+    plain_fields,
     refuse,
     with_suggestions,
 )
@@ -84,6 +85,7 @@ class Sampler:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         tau, theta = self.temperature, self.repetition_penalty
         expects_numbers(temperature=tau, repetition_penalty=theta)
         expects(0 <= tau < math.inf, "temperature", tau, "a finite number ≥ 0")

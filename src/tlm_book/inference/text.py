@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tlm_book.checks import expects, expects_names, expects_whole
-from tlm_book.inference.generation import stream
+from tlm_book.inference.generation import expects_room, stream
 from tlm_book.inference.layers import expects_model
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
@@ -55,6 +55,7 @@ def stream_text(
     expects(max_new >= 0, "max_new", max_new, "a number ≥ 0")
     expects(0 <= seed < 2**63, "seed", seed, "a whole number from 0 to 2^63 − 1")
     tokens = tokenizer.encode(prompt)
+    expects_room("max_new", max_new, (start is not None) + len(tokens), model.config.max_len, on_overflow)
     new = stream(
         model,
         torch.tensor(tokens, dtype=torch.long, device=model.embedding.table.weight.device),
@@ -70,8 +71,8 @@ def stream_text(
 
 
 def unread(model: TransformerLM, tokenizer: Tokenizer | HubTokenizer, prompt: str) -> int:
-    """How many tokens at the beginning of the prompt the model cannot read, behind the start marker: what `complete` drops."""
-    return max(0, len(tokenizer.encode(prompt)) - (model.config.max_len - 1))
+    """How many tokens at the beginning of the prompt the model cannot read, behind a start marker if there is one: what `complete` drops."""
+    return max(0, len(tokenizer.encode(prompt)) + (tokenizer.start is not None) - model.config.max_len)
 
 
 def complete(

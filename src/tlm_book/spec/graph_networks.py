@@ -73,7 +73,7 @@ class Network:
     The network keeps a copy of the graph to which nothing can be added. ValueError when
     the graph has a cycle or an isolated vertex, when a weight or bias is missing or no
     finite real number, or when inputs, outputs or activations name other vertices;
-    TypeError when an activation is no function.
+    TypeError for another graph than a DiGraph, or an activation that is no function.
     """
 
     graph: nx.DiGraph
@@ -171,10 +171,10 @@ def mlp(
     """
     _expects_layers(weights, biases)
     expects_shape("X", X, (len(weights[0]),))
-    a = X
-    for W, b in zip(weights, biases):
-        z = a @ W + b
-        a = activation(z)
+    (W, b), *rest = zip(weights, biases)
+    z = X @ W + b
+    for W, b in rest:
+        z = activation(z) @ W + b
     return z
 
 

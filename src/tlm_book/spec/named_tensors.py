@@ -174,39 +174,40 @@ def lift(
     f: Callable[..., NamedTensor],
     sources: tuple[tuple[str, ...], ...],
     target: tuple[str, ...],
-    inside: tuple[str, ...] = (),
 ) -> Callable[..., NamedTensor]:
     """The lift of f, slice by slice. (L-lift-def)
 
-    sources: for each argument the axes that f reads; target: those of its result;
-    inside: those of its weights and intermediate results. The lifted function raises
-    ValueError when an argument lacks an axis of its source, or has a further one that
-    the sources, the target or `inside` name; when there are more or fewer arguments
-    than sources; and when f returns other axes than `target`.
+    sources: for each argument the axes that f reads; target: those of its result. The
+    lifted function raises ValueError when an argument lacks an axis of its source, or
+    has a further one that the target names; when a further axis has two sizes, or the
+    size 0; when there are more or fewer arguments than sources; and when f returns
+    other axes than `target`.
 
     >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
     >>> total(named(np.ones((2, 3)), "ax", "bx")).values
     array([2., 2., 2.])
     """
-    used = {*(axis for S in sources for axis in S), *target, *inside}
 
     def lifted(*tensors: NamedTensor) -> NamedTensor:
         fits = len(tensors) == len(sources)
         expects(fits, "arguments", len(tensors), f"{len(sources)}, one for each source")
-        extra: dict[Hashable, int] = {}
+        further: list[set[Hashable]] = []
+        sizes: dict[Hashable, int] = {}
         for k, (X, S) in enumerate(zip(tensors, sources, strict=True)):
-            _expects_axes(f"argument {k}", X, S, tuple(sorted(used - set(S))))
-            for before in tensors[:k]:
-                _expects_sizes(f"argument {k}", X, before)
-            extra |= {axis: n for axis, n in X.sizes.items() if axis not in S}
-        if not extra:
+            _expects_axes(f"argument {k}", X, S, tuple(a for a in target if a not in S))
+            new = {axis: n for axis, n in X.sizes.items() if axis not in S}
+            for axis, n in new.items():
+                came, one = f"axis {axis} of size {n}", sizes.setdefault(axis, n)
+                expects(n == one, f"argument {k}", came, str(one))
+                expects(n > 0, f"argument {k}", came, "at least 1")
+            further.append(set(new))
+        if not sizes:
             Y = f(*tensors)
             expects(set(Y.dims) == set(target), "f", f"axes {Y.dims}", f"{target}")
             return Y
-        axis, n = next(iter(extra.items()))
-        expects(n > 0, "arguments", f"axis {axis} of size 0", "at least 1")
+        axis, n = next(iter(sizes.items()))
         slices = [
-            [X.isel({axis: i}) if axis in X.dims else X for X in tensors]
+            [X.isel({axis: i}) if axis in new else X for X, new in zip(tensors, further)]
             for i in range(n)
         ]
         return xr.concat([lifted(*s) for s in slices], dim=axis)
@@ -227,6 +228,7 @@ def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTens
     _expects_axes("W", W, (ax,))
     out = tuple(axis for axis in W.dims if axis != ax)
     _expects_axes("X", X, (ax,), out)
+    _expects_named("b", b)
     expects(set(b.dims) == set(out), "b", f"axes {b.dims}", f"the axes {out}")
     _expects_sizes("b", b, W)
     return dot(X, W, ax) + b
@@ -294,9 +296,9 @@ def attention(
     """softmax_seq(Q ⊙_key K / √|key| + mask) ⊙_seq V. (L-attention-def)
 
     Q: key; K: seq and key; V: seq; all may have further axes. Those of Q must not be
-    called seq: several queries stand along another axis, say seq'. An axis that two of
-    Q, K and V share, val included, is one axis: their slices meet. mask: 0 where a query
-    may look, −∞ where not. ValueError otherwise.
+    called seq, nor those of V key: several queries stand along another axis, say seq'.
+    An axis that two of Q, K and V share, val included, is one axis: their slices meet.
+    mask: 0 where a query may look, −∞ where not. ValueError otherwise.
     """
     _expects_axes("Q", Q, ("key",), ("seq",))
     _expects_axes("K", K, ("seq", "key"))
@@ -305,6 +307,7 @@ def attention(
     _expects_sizes("V", V, K)
     scores = dot(Q, K, "key") / math.sqrt(K.sizes["key"])
     if mask is not None:
+        _expects_named("mask", mask)
         fits = set(mask.dims) <= set(scores.dims)
         expects(fits, "mask", f"axes {mask.dims}", f"axes among {scores.dims}")
         _expects_sizes("mask", mask, scores)
@@ -345,9 +348,8 @@ def block(
     Y = X_2 + FFN(LayerNorm(X_2)). (L-block-def)
 
     X: chans, seq and further axes other than seq', key, val and hidden. w: gamma_1,
-    beta_1, gamma_2, beta_2: (chans);
-    W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2, b_2 as for `ffn`. ValueError
-    unless |val| = |chans|.
+    beta_1, gamma_2, beta_2: (chans); W_Q, …, b_V as for `self_attention`; W_1, b_1, W_2,
+    b_2 as for `ffn`. ValueError unless |val| = |chans|.
     """
     X_1 = normalize(X, w["gamma_1"], w["beta_1"], "chans", eps=eps)
     X_2 = residual(X, rename(self_attention(X_1, w, mask), "val", "chans"))

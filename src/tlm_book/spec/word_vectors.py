@@ -94,7 +94,7 @@ def noise_distribution(
 def shifted_pmi(
     number: Float[np.ndarray, "V V"], k: float, q: Float[np.ndarray, "V"]
 ) -> Float[np.ndarray, "V V"]:
-    """M[w, c] = log( #(w, c) / (k r_w q_c) ), r_w the sum of row w; −∞ where the pair
+    """M[w, c] = log( #(w, c) / (k ρ_w q_c) ), ρ_w the sum of row w; −∞ where the pair
     does not occur. For q_c the share of context c it is PMI − log k. (T-sgns-pmi)
 
     ValueError when a row has no pair, a number is negative, or k or q is not positive.
@@ -105,12 +105,11 @@ def shifted_pmi(
     """
     expects((number >= 0).all(), "number", number.min(), "numbers ≥ 0")
     expects((q > 0).all() and k > 0, "k, q", (k, float(q.min())), "positive numbers")
-    r = number.sum(axis=1, keepdims=True)
-    expects(
-        (r > 0).all(), "number", "a row of zeros", "at least one pair in each row"
-    )
+    rho = number.sum(axis=1, keepdims=True)
+    wants = "at least one pair in each row"
+    expects((rho > 0).all(), "number", "a row of zeros", wants)
     with np.errstate(divide="ignore"):  # log 0 = −∞
-        return np.log(number) - np.log(k * r * q)
+        return np.log(number) - np.log(k * rho * q)
 
 
 # --- Frequent words

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,8 +161,8 @@ class Result:
     had been done before.
     """
 
-    model: TransformerLM
-    log: list[dict[str, int | float]]
+    model: TransformerLM = field(repr=False)
+    log: list[dict[str, int | float]] = field(repr=False)
     seconds: float
     resumed: int = 0
 

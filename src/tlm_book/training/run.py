@@ -318,7 +318,7 @@ def train_files(
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to go on from: a folder that
     this function or `save` made, or (model, tokenizer), such as `load_model` reads; the tokenizer is kept, and without `data` it goes on with the text
     of the run that made the folder. `tensorboard` writes the log for that program, too, and `plot` draws the curves as they grow, in curves.svg beside
-    the log. `choices` as in `train_from_file`.
+    the log. `choices` overrule what fits the text: vocab_size, d_model, layers, heads, context, and any field of `TrainConfig`.
 
     `minutes` fits the model (where no choice says its size), the number of steps and the schedule to a time, tokenizer and report included: a few steps are
     tried first, and the number of steps follows the machine while the run goes on. Without it, a run on a CPU takes ten minutes at most, unless `steps` are
