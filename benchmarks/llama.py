@@ -109,8 +109,9 @@ def gate(name: str, options: object) -> str:
     torch.manual_seed(0)
     size = LlamaSize(**vars(SIZES[name]))
     c, x = size.config(), torch.randn(size.batch, size.n, size.d_model, device=options.device, requires_grad=True)
-    both, down = nn.Linear(c.d_model, 2 * c.d_ff, bias=False), nn.Linear(c.d_ff, c.d_model, bias=False)
-    first, second = (nn.Linear(c.d_model, c.d_ff, bias=False) for _ in range(2))
+    linear = functools.partial(nn.Linear, bias=False, device=options.device)
+    both, down = linear(c.d_model, 2 * c.d_ff), linear(c.d_ff, c.d_model)
+    first, second = (linear(c.d_model, c.d_ff) for _ in range(2))
 
     def two() -> None:
         down(F.silu(first(x)) * second(x)).sum().backward()

@@ -26,7 +26,7 @@ NUMBER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 PACKED = re.compile(r'(?<="weights":\[")[A-Za-z0-9+/=]+')  # a viewer's weights, a byte each
-NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{12}(?![0-9a-f])")  # a picture's name: made from its numbers, which are compared themselves
+NAME = re.compile(r'(?<=")[0-9a-f]{12}(?=")')  # a picture's name, in quotes: made from its numbers, which are compared themselves
 HOLE = "◊"
 SILENT = {"metadata", "traceback", "prompt_number", "output_type", "name", "execution_count", "transient"}
 WIDGET = "application/vnd.jupyter.widget-view+json"

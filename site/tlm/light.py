@@ -36,7 +36,8 @@ class LightPictures(SphinxTransform):
             light = path.with_suffix(".webp")
             if not light.exists():
                 large = path.stat().st_size > 60_000  # worth a fifth of a second
-                Image.open(path).save(light, lossless=True, method=4, quality=100 if large else 80)
+                with Image.open(path) as picture:
+                    picture.save(light, lossless=True, method=4, quality=100 if large else 80)
             image["uri"] = image["uri"].removesuffix(".png") + ".webp"
 
 

@@ -143,17 +143,22 @@ def page(options: dict[str, Any]) -> str:
 
 def audit(options: dict[str, Any]) -> tuple[str, int]:
     """The report, and 1 unless it is ok."""
+    sys.path.insert(0, "")  # as python -m does with the module that it runs; factory and model may import more from there
+    try:
+        return _audited(options)
+    finally:
+        sys.path.remove("")
+
+
+def _audited(options: dict[str, Any]) -> tuple[str, int]:
     from tlm_book.auditing import audit
     from tlm_book.checks import expects
 
     path, _, name = options.pop("factory").partition(":")
-    sys.path.insert(0, "")  # as python -m does with the module that it runs
     try:
         factory: Any = getattr(importlib.import_module(path), name, None)
     except ModuleNotFoundError as error:
         raise ValueError(f"factory: got {path}:{name} ({error}), want a module that can be imported") from error
-    finally:
-        sys.path.remove("")
     expects(callable(factory), "factory", f"{path}:{name}", "a function of that module")
     try:
         made = factory()

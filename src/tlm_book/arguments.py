@@ -255,7 +255,7 @@ def _expects_module(path: str) -> None:
     sys.path.insert(0, "")  # as python -m does with the module that it runs
     try:
         found = importlib.util.find_spec(path) is not None
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, ValueError):  # the latter for __main__
         found = False
     finally:
         sys.path.remove("")

@@ -36,7 +36,9 @@ def directional_derivatives(
         "at least one",
     )
     random = torch.Generator().manual_seed(seed)
-    draw = partial(torch.randn, generator=random, dtype=torch.float64)
+    draw = partial(
+        torch.randn, generator=random, dtype=torch.float64, device="cpu"
+    )
     direction = [draw(p.shape).to(p) for p in weights]
     length = math.sqrt(sum(float((v**2).sum()) for v in direction))
     gradient = torch.autograd.grad(loss(), weights, allow_unused=True)

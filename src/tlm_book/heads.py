@@ -2,6 +2,7 @@
 
 import copy
 import os
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -185,9 +186,8 @@ def said_twice(
         len(known) >= m, "m", m, f"at most {len(known)}: so many tokens there are"
     )
     rng = torch.Generator().manual_seed(seed)
-    said = torch.stack(
-        [known[torch.randperm(len(known), generator=rng)[:m]] for _ in range(copies)]
-    )
+    draw = partial(torch.randperm, len(known), generator=rng, device="cpu")
+    said = torch.stack([known[draw()[:m].to(known.device)] for _ in range(copies)])
     return torch.cat([said.new_full((copies, 1), start), said, said], dim=1)
 
 

@@ -36,7 +36,7 @@ def sharpness(
     expects_positive(iterations=iterations)
     random = torch.Generator().manual_seed(0)
     v: Sequence[Tensor] = start or [
-        torch.randn(w.shape, generator=random).to(w) for w in weights
+        torch.randn(w.shape, generator=random, device="cpu").to(w) for w in weights
     ]
     with sdpa_kernel(SDPBackend.MATH):  # the fast attention has no second derivative
         gradient = torch.autograd.grad(loss(), weights, create_graph=True)

@@ -199,14 +199,15 @@ def word_vectors(
     number = {word: v for v, (_, word) in enumerate(kept)}
     wants = f"at least 2 that occur {s.min_count} times or more (min_count)"
     expects(len(number) >= 2, "texts", f"{len(number)} words", wants)
-    tokens = [
-        torch.tensor([number[word] for word in document if word in number]).long()
-        for document in documents
-    ]
-    counts = torch.tensor([-n for n, _ in kept], dtype=torch.float32)
-    noise = counts**s.power / (counts**s.power).sum()
-    keep = torch.ones_like(counts)
-    if s.subsample is not None:
-        keep = (s.subsample * counts.sum() / counts).sqrt().clamp(max=1)
-    E, C = _train(tokens, keep, noise, s, progress)
-    return WordVectors(tuple(number), E, C, noise)
+    with torch.device("cpu"):  # also where another device is the default
+        tokens = [
+            torch.tensor([number[word] for word in document if word in number]).long()
+            for document in documents
+        ]
+        counts = torch.tensor([-n for n, _ in kept], dtype=torch.float32)
+        noise = counts**s.power / (counts**s.power).sum()
+        keep = torch.ones_like(counts)
+        if s.subsample is not None:
+            keep = (s.subsample * counts.sum() / counts).sqrt().clamp(max=1)
+        E, C = _train(tokens, keep, noise, s, progress)
+        return WordVectors(tuple(number), E, C, noise)

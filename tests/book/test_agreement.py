@@ -70,6 +70,8 @@ DISAGREE = [
     ("1,234.5", "1,235.5"),
     ("2026-11-22", "2026-11-23"),
     ("[0.5, 0.25]", "[0.502, 0.25]"),
+    ("0.693147180560", "0.111111111111"),
+    ("n 123456789012", "n 123456789013"),
 ]
 
 
@@ -116,7 +118,7 @@ def test_kinds_and_numbers_of_outputs():
 
 def viewer(weights, name="0123456789ab"):
     packed = base64.b64encode(np.array(weights, np.uint8).tobytes()).decode()
-    return f'<div data-tlm-attention="{name}"></div> {{"entropy":[0.5],"weights":["{packed}"]}} {name}'
+    return f'<div data-tlm-attention="{name}"></div> {{"entropy":[0.5],"weights":["{packed}"]}} [x="{name}"]'
 
 
 def test_packed_weights_and_names_of_pictures():

@@ -258,26 +258,6 @@ def test_laws_are_measured_as_the_script_says():
     assert found["text"]["characters"]["learn"] > max(run["tokens"] for run in found["runs"])  # no character twice
 
 
-@pytest.mark.parametrize("maximal", [False, True])
-def test_parametrizations_by_width(maximal):
-    """First weights and rates at twice the base width: what the definition says, and equal at the base width."""
-    import laws
-
-    torch.manual_seed(0)
-    narrow, wide = (TransformerLM(laws.config(width, 2, 96)) for width in (laws.BASE, 8 * laws.BASE))
-    rates = {}
-    for model in (narrow, wide):
-        of_weight = {w: group["lr"] for group in laws.parametrized(model, 0.5, maximal).param_groups for w in group["params"]}
-        rates[model] = {name: of_weight[w] for name, w in model.named_parameters()}
-    assert set(rates[narrow].values()) == {0.5}
-    for name, w in wide.named_parameters():
-        matrix = w.dim() == 2 and name != "embedding.table.weight"
-        assert rates[wide][name] == (0.5 / 8 if maximal and matrix else 0.5)
-        if matrix:
-            shrinks = 8 if maximal and name.startswith("unembedding") else 8**0.5
-            assert abs(w.std() / narrow.get_parameter(name).std() * shrinks - 1) < 0.1
-
-
 def test_prose_is_cut_and_learned_once():
     import small_runs
 

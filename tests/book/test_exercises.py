@@ -71,6 +71,15 @@ def zero_division(*inputs):
     return 1 / 0
 
 
+def test_an_outer_limit_counts_the_time_within_inner_ones():
+    began = time.monotonic()
+    with pytest.raises(BaseException) as stopped, grading.time_limit(0.4):
+        for _ in range(20):
+            with grading.time_limit(5):
+                time.sleep(0.1)
+    assert type(stopped.value).__name__ == "_TimeUp" and time.monotonic() - began < 1.2
+
+
 def test_what_an_answer_does_is_said_plainly(monkeypatch):
     monkeypatch.setattr(grading, "SECONDS", 0.2)
 

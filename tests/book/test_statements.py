@@ -133,3 +133,12 @@ def test_catalogue_copy_is_current():
     entries = yaml.safe_load(full.read_text(encoding="utf-8"))
     want = [(e["id"], e["kind"], OTHERWISE.get(e["id"], str(e["verdict"]).lower())) for e in entries]
     assert [(row["id"], row["kind"], row["verdict"]) for row in CATALOGUE.values()] == want
+
+
+def test_the_translator_is_described_as_it_was_measured():
+    """The numbers of an Observation belong to one machine: those of T-translator are the ones that its check printed there."""
+    (text,) = [cell.source for cell in book.read("translation").cells if '<a id="T-translator"></a>' in cell.source]
+    said = re.search(r"translates ([\d.]+) in 100 of .*; with the seeds 1 to 4, from ([\d.]+) to ([\d.]+)\. ", text)
+    printed = "".join(output.text for output in checks(["translation"])["T-translator"][0].outputs)
+    greedy, others = re.search(r"^greedy +([\d.]+) ", printed, re.M), [float(n) for n in re.findall(r"^seed \d: ([\d.]+)$", printed, re.M)]
+    assert len(others) == 4 and [float(n) for n in said.groups()] == [float(greedy[1]), min(others), max(others)]

@@ -154,8 +154,10 @@ def jobs() -> dict[str, Callable[[], Any]]:
     """What is done on a GPU, by name."""
     from tlm_book.auditing import audit
     from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-    from tlm_book.inference import beam_search, generate, stream
+    from tlm_book.inference import beam_search, complete, generate, stream
     from tlm_book.loss import shift, weighted_loss
+    from tlm_book.small_world.judging import written_stories
+    from tlm_book.tokenization import Tokenizer
     from tlm_book.training import TrainConfig, optimizer_for, train, train_step
     from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -169,6 +171,9 @@ def jobs() -> dict[str, Callable[[], Any]]:
 
     def model(name: str) -> TransformerLM:
         return TransformerLM(config(name)).to(DEVICE)
+
+    def bytewise() -> TransformerLM:
+        return TransformerLM(Config.gpt2(len(Tokenizer([])), **sizes)).to(DEVICE).eval()
 
     def tokens(*shape: int) -> Tensor:
         return torch.randint(13, shape, device=DEVICE)
@@ -205,6 +210,11 @@ def jobs() -> dict[str, Callable[[], Any]]:
         made[f"{name}, decoding"] = lambda name=name: write(name)
     made["gpt2, training step in bfloat16"] = lambda: step("gpt2", "bfloat16")
     made |= {f"a run in {dtype}": lambda dtype=dtype: whole_run(dtype) for dtype in ("float32", "bfloat16")}
+    made["a text of the CPU"] = lambda: [generate(model("gpt2").eval(), text, 4) for text in (torch.tensor([1, 2]), [1, 2], range(3))]
+    made["text from text"] = lambda: complete(bytewise(), Tokenizer([]), "ab", 4)
+    made["stories"] = lambda: written_stories(bytewise(), Tokenizer([]), 2)
+    made["names of what is inside"] = lambda: model("gpt2").eval().run_with_cache(tokens(4))
+    made["weights in fewer bits"] = lambda: generate(model("gpt2").eval(), tokens(3), 4, weights="bfloat16")
     made["beams"] = lambda: beam_search(model("gpt2").eval(), tokens(3), 4, width=2)
     made["encoder and decoder"] = translator
     made["audit"] = lambda: audit(model("gpt2"), tokens(2, 5), progress=False)

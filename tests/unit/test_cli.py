@@ -297,7 +297,14 @@ def models(tmp_path_factory):
         "def nothing(): return None\n"
         "def boom(): raise RuntimeError('of its own')\n"
         "def wide(): return nn.Linear(3, 4), torch.randn(1, 5, 4)\n"
+        "def spread(): import sibling; return sibling.Model(), torch.randn(1, 5, 4)\n"
     )
+    (folder / "sibling.py").write_text(
+        "from torch import nn\nclass Model(nn.Linear):\n"
+        "    def __init__(self): super().__init__(4, 4)\n"
+        "    def forward(self, x): import cousin; return super().forward(x)\n"
+    )
+    (folder / "cousin.py").write_text("")
     return folder
 
 
@@ -314,10 +321,18 @@ def test_audit_says_whether_there_is_a_leak(models):
     assert only.returncode == 1 and "train" not in only.stdout and "n = 4\n" in only.stdout
 
 
+def test_a_factory_and_its_model_import_from_the_folder_where_they_stand(models):
+    """Also where Python does not put that folder on the path, as for the installed command."""
+    whole = [sys.executable, "-P", "-m", "tlm_book", "audit", "mine:spread"]
+    found = subprocess.run(whole, cwd=models, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and found.stdout.startswith("audit of Model: ok"), found.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["mine"], ["MODULE:FACTORY", "package.module:factory"]),
+        (["__main__:f"], ["MODULE:FACTORY: got __main__", "imported"]),
         ([".mine:honest"], ["MODULE:FACTORY: got '.mine:honest'", "package.module:factory"]),
         (["none.such:factory"], ["MODULE:FACTORY", "none", "imported"]),
         (["mine:lost"], ["mine:lost", "function"]),

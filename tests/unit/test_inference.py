@@ -12,6 +12,7 @@ from tlm_book.inference import (
     generate,
     stream,
     stream_text,
+    window,
 )
 from tlm_book.tokenization import Tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -94,6 +95,38 @@ def test_a_text_that_is_too_long_is_named_as_the_caller_named_it(model):
         complete(model, tokenizer, "he", room + 2, on_overflow="error")
     assert [unread(model, tokenizer, "x" * n) for n in (15, 16, 18)] == [0, 1, 3]
 
+
+@pytest.mark.parametrize("temperature", [0, -1, float("inf"), float("nan"), True, "x"])
+def test_a_temperature_of_a_distribution_is_a_finite_number(temperature, model):
+    with pytest.raises((ValueError, TypeError), match="temperature"):
+        distribution(model, torch.tensor([1, 2]), temperature)
+
+
+@pytest.mark.parametrize("room", [0, -1])
+def test_a_window_has_room(room):
+    with pytest.raises(ValueError, match="max_len: got"):
+        window(torch.tensor([1, 2]), room, None)
+
+
+@pytest.mark.parametrize("texts", [[0], torch.tensor([0.0]), torch.tensor([2]), torch.tensor([-1]), torch.tensor([], dtype=torch.long), torch.tensor(0)], ids=str)
+def test_texts_that_are_not_there_are_not_selected(texts, model):
+    cached = CachedModel(model)
+    cached.read(torch.tensor([[1, 2, 3], [3, 2, 1]]))
+    with pytest.raises((IndexError, ValueError, TypeError), match="texts"):
+        cached.select(texts)
+    assert cached.lengths == [3, 3]
+    cached.select(torch.tensor([1, 1]))
+    assert torch.allclose(cached.step(torch.tensor([4, 4]))[0], model(torch.tensor([3, 2, 1, 4]))[-1], atol=1e-5)
+
+
+def test_whole_numbers_of_a_matrix_that_is_stored_by_columns():
+    torch.manual_seed(0)
+    model = TransformerLM(Config.gpt2(64, d_model=512, n_layers=1, n_heads=4, max_len=32)).eval()
+    want = generate(model, [1, 2], 4, temperature=0, weights="int8")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight = torch.nn.Parameter(module.weight.detach().T.contiguous().T)
+    assert torch.equal(generate(model, [1, 2], 4, temperature=0, weights="int8"), want)
 
 
 @pytest.mark.parametrize("token", [torch.tensor([5000]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([[1]])], ids=["large", "negative", "two", "a table"])

@@ -6,6 +6,7 @@ import functools
 import inspect
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,12 +68,13 @@ def time_limit(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise _TimeUp
 
-    before = signal.signal(signal.SIGALRM, stop)
-    left = signal.setitimer(signal.ITIMER_REAL, seconds)  # of a limit around this one
+    before, began = signal.signal(signal.SIGALRM, stop), time.monotonic()
+    left, _ = signal.getitimer(signal.ITIMER_REAL)  # of a limit around this one, for which this time counts, too
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, left or seconds))
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (time.monotonic() - began)) if left else 0)
         signal.signal(signal.SIGALRM, before)
 
 

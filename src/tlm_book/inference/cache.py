@@ -15,6 +15,7 @@ from tlm_book.checks import (
     expects,
     expects_length,
     expects_positive,
+    expects_text,
     expects_tokens,
     refuse,
 )
@@ -198,13 +199,17 @@ class Recorded:
         self.token, self.where = token.clone(), where.clone()
         advance(self.token, self.where, n)  # what happens only once happens here
         self.graph = torch.cuda.CUDAGraph()
+        collecting, device = gc.isenabled(), token.device
         gc.collect()  # an older recording freed during this one would break it
         gc.disable()
         try:
-            with torch.cuda.graph(self.graph):
-                self.scores = advance(self.token, self.where, n)
+            with torch.cuda.device(device):
+                stream = torch.cuda.Stream()  # of the token's device
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.scores = advance(self.token, self.where, n)
         finally:
-            gc.enable()
+            if collecting:
+                gc.enable()
 
     def __call__(
         self, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
@@ -316,6 +321,9 @@ class CachedModel(RowLayers):
         """Go on with these texts of the batch, in this order; one may come twice."""
         wants = "read(texts) first"
         expects(self.lengths, "select", "no texts to go on with", wants)
+        expects_text("texts", texts)
+        expects(len(texts) > 0, "texts", "none", "the number of one text or more")
+        expects_tokens("texts", texts, len(self.lengths))
         lengths = [self.lengths[b] for b in texts.tolist()]
         for cache in self.cache:
             cache.select(texts, max(self.lengths))

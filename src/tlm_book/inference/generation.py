@@ -141,7 +141,7 @@ def _is_text(tokens: Any) -> bool:
 
 
 def _text(model: TransformerLM, tokens: Any) -> Any:
-    """Tokens as a tensor: a list, a range or an array of whole numbers as int64, on the model's device."""
+    """Tokens as a tensor on the model's device: a list, a range or an array of whole numbers as int64."""
     wants = "a tensor or list of integer tokens, as tokenizer.encode(text) gives them; complete(model, tokenizer, text) takes text"
     device = next(model.parameters()).device
     if isinstance(tokens, list | tuple | range):
@@ -151,7 +151,7 @@ def _text(model: TransformerLM, tokens: Any) -> Any:
         return torch.tensor([int(token) for token in tokens], dtype=torch.long, device=device)
     expects(isinstance(tokens, Tensor | np.ndarray), "tokens", type(tokens).__name__, wants, TypeError)
     expects(holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
-    return torch.as_tensor(tokens.astype(np.int64), device=device) if isinstance(tokens, np.ndarray) else tokens
+    return torch.as_tensor(tokens.astype(np.int64) if isinstance(tokens, np.ndarray) else tokens, device=device)
 
 
 def _is_single(token: Any) -> bool:

@@ -99,7 +99,7 @@ FORMS: dict[str, Form] = {"numpy": _numpy, "linear": _linear, "column": _column,
 def quantized(W: Float[Tensor, "out in"]) -> tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]:
     """(Q, s) with whole numbers Q from −127 to 127 and a scale for each row: W ≈ s Q, every entry of row j off by at most s_j/2, s_j = max|W_j|/127."""
     s = W.abs().amax(1) / 127
-    return (W / torch.where(s > 0, s, 1)[:, None]).round().to(torch.int8), s
+    return (W / torch.where(s > 0, s, 1)[:, None]).round().to(torch.int8).contiguous(), s
 
 
 Quantized = tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]

@@ -164,6 +164,7 @@ def window(
     """What the model reads: the start marker, if any, then the tokens; of too many
     tokens, the last ones that fit. (T-window)
     """
+    expects_positive(max_len=max_len)
     if start is None:
         return tokens[..., -max_len:]
     first = tokens.new_full((*tokens.shape[:-1], 1), start)
@@ -181,10 +182,13 @@ def distribution(
     """P(· | tokens) = softmax(z / τ) in float64, where z is the model's last row for
     `window(tokens)`. (T-next-token)
 
-    Without dropout, whatever the model's mode. ValueError unless τ > 0, when there is
-    nothing to read, and when a score is NaN; TypeError for tokens that are no tensor.
+    Without dropout, whatever the model's mode. ValueError unless τ is finite and > 0,
+    when there is nothing to read, and when a score is NaN; TypeError for tokens that
+    are no tensor.
     """
-    expects(temperature > 0, "temperature", temperature, "a number > 0")
+    expects_numbers(temperature=temperature)
+    fine = 0 < temperature < math.inf
+    expects(fine, "temperature", temperature, "a finite number > 0")
     return _tempered(last_scores(model, tokens, start), temperature)
 
 

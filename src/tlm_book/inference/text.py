@@ -35,9 +35,9 @@ def stream_text(
     tokenizer: Tokenizer | HubTokenizer,
     prompt: str,
     max_new: int = 100,
-    *,
     temperature: float = 0.8,
     seed: int = 0,
+    *,
     on_overflow: str = "slide",
     **choices: Any,
 ) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Lesson(NamedTuple):
 
 THREE = Level(3, 3, 0, 2, 0, 8, plain=True)  # nothing happens: who is where, and what
 DEEDS, BUSY = Level(2, 3, 0, 2, 4, 2, plain=True), Level(2, 3, 1, 3, 4, 3)  # much happens to few
-L0, L1, L2, L3, L4 = LEVELS
+L0, L1, L2, L3, _ = LEVELS
 LESSONS = (
     Lesson((COPY,), 64, 24),
     Lesson((COPY, FACTS, FACTS, FACTS), 96, 16, most=900),

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
 from tlm_book.checks import expects, expects_shape, shaped
+from tlm_book.libraries import library
 from tlm_book.spec.feed_forward import relu
 from tlm_book.spec.positional_encoding import append_positions
+
+try:
+    import networkx as nx
+except ModuleNotFoundError:
+    library("networkx", "book")  # says how to get it
+    raise
 
 __all__ = [
     "vertex_sets",

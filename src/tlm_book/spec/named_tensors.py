@@ -5,11 +5,17 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from jaxtyping import Shaped
 
 from tlm_book.checks import expects, shaped
+from tlm_book.libraries import library
 from tlm_book.spec.operators import agree
+
+try:
+    import xarray as xr
+except ModuleNotFoundError:
+    library("xarray", "book")  # says how to get it
+    raise
 
 NamedTensor = Shaped[xr.DataArray, "..."]
 

@@ -50,7 +50,7 @@ class RecordedStep:
         return loss.detach()
 
     def _record(self) -> torch.cuda.CUDAGraph:
-        with _at_rest(self.optimizer, list(self.parameters.values())):
+        with torch.cuda.device(self.tokens.device), _at_rest(self.optimizer, list(self.parameters.values())):
             stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
@@ -58,7 +58,7 @@ class RecordedStep:
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self.loss = self._step()
-        torch.cuda.synchronize()
+            torch.cuda.synchronize()
         return graph
 
 
