@@ -137,6 +137,11 @@ def axes(letters: str) -> object:
     return named(*letters)
 
 
+def labelled(X: object) -> object:
+    """Its first axis has labels."""
+    return X.assign_coords({X.dims[0]: [f"label {i}" for i in range(X.sizes[X.dims[0]])]})
+
+
 def rows(n: int, d: int) -> np.ndarray:
     return np.ones((n, d))
 
@@ -597,7 +602,9 @@ CASES = [
     Case("spec lift arguments", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("a",))(axes("a"), axes("a")), ValueError, ("arguments: got 2", "1, one for each")),
     Case("spec lift source", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ())(axes("b")), ValueError, ("argument 0: got axes ('b',)", "the axes a")),
     Case("spec lift sizes", lambda: s_named_tensors.lift(lambda x, y: x, (("a",), ("b",)), ("a",))(axes("ac"), axes("bc").isel(c=[0])), ValueError, ("argument 1: got axis c of size 1", "want 2")),
-    Case("spec lift nothing", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("a",))(axes("ab").isel(b=[])), ValueError, ("arguments: got axis b of size 0", "at least 1")),
+    Case("spec lift nothing", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("a",))(axes("ab").isel(b=[])), ValueError, ("argument 0: got axis b of size 0", "at least 1")),
+    Case("spec linear labels", lambda: s_named_tensors.linear(axes("a"), axes("ab"), labelled(axes("b")), "a"), ValueError, ("b: got labels along b", "no labels")),
+    Case("spec mask labels", lambda: s_named_tensors.attention(named("key"), named("seq", "key"), named("seq", "val"), labelled(named("seq"))), ValueError, ("mask: got labels along seq",)),
     Case("spec linear output axis", lambda: s_named_tensors.linear(axes("ab"), axes("ab"), axes("b"), "a"), ValueError, ("X: got axes ('a', 'b')", "none of b")),
     Case("spec linear bias", lambda: s_named_tensors.linear(axes("a"), axes("ab"), axes("c"), "a"), ValueError, ("b: got axes ('c',)", "('b',)")),
     Case("spec named standardize", lambda: s_named_tensors.standardize(axes("ab")), ValueError, ("axes: got ()", "at least one axis")),
@@ -795,6 +802,17 @@ CASES = [
     Case("Tokenizer ids of floats", lambda: Tokenizer([], ids=[float(k) for k in range(257)]), TypeError, ("ids: got", "integers")),
     Case("Tokenizer.load ids", lambda: merges_file('{"format": "tlm_book.tokenizer.1", "merges": [], "specials": [], "pattern": ".", "ids": [1]}'), ValueError,
          ("path: got", "ids: got 1 numbers", "Tokenizer.save")),
+    Case("learn_merges n_merges half", lambda: tokenization.learn_merges({"aa": 2}, 1.5), TypeError, ("n_merges: got 1.5", "a whole number")),
+    Case("train_by_tokenizers n_merges half", lambda: tokenization.train_by_tokenizers(["aa"], 1.5), TypeError, ("n_merges: got 1.5", "a whole number")),
+    Case("Tokenizer merge of a str", lambda: Tokenizer(["ab"]), TypeError, ("merges: got 'ab' as number 0", "pairs of integers")),
+    Case("Tokenizer merge of one number", lambda: Tokenizer([97, 98]), TypeError, ("merges: got 97 as number 0", "pairs of integers")),
+    Case("Tokenizer merge of one number in torch", lambda: Tokenizer(torch.tensor([97, 98])), TypeError, ("merges: got tensor(97) as number 0", "pairs of integers")),
+    Case("Tokenizer merge of three", lambda: Tokenizer([(97, 98, 99)]), TypeError, ("merges: got (97, 98, 99) as number 0", "pairs of integers")),
+    Case("Tokenizer merge of a switch", lambda: Tokenizer([(True, 98)]), TypeError, ("merges: got (True, 98) as number 0", "pairs of integers")),
+    Case("Tokenizer merges that double", lambda: Tokenizer([(97, 97), *((256 + k, 256 + k) for k in range(5_000))]), ValueError,
+         ("merges: got tokens of 1,073,742,078 bytes", "number 28", "at most 1,000,000,000 bytes")),
+    Case("Tokenizer pattern from the right", lambda: Tokenizer([], pattern="(?rs).").encode("tea"), ValueError, ("pattern: got '(?rs).'", "in order")),
+    Case("pre_tokens pattern from the right", lambda: tokenization.pre_tokens("tea", r"(?r)\p{L}|\s"), ValueError, ("pattern: got", "in order")),
     Case("learn_merges too many", lambda: tokenization.learn_merges({"aa": 2}, 1_200_000), ValueError, ("n_merges: got 1200000", "≤ 1113856")),
     Case("spec first_tokens outside", lambda: s_tokenization.first_tokens("é", s_tokenization.base_vocabulary("e")), ValueError, ("text: got 'é'", "base vocabulary")),
     Case("spec learn_from negative", lambda: s_tokenization.learn_from([[0, 0]], -1, 1), ValueError, ("n_merges: got -1", "≥ 0")),

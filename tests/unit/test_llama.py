@@ -254,6 +254,17 @@ def test_older_files_say_the_same_otherwise(tmp_path):
     assert load_llama(tmp_path / "m")[0].config.rope_scaling is None
 
 
+SWITCHED_ON = {"use_sliding_window": True, "max_window_layers": 0}  # a window, and no word about its width
+
+
+@pytest.mark.parametrize(("family", "fields"), [*((name, {}) for name in OWN), *((name, SWITCHED_ON) for name in ("qwen2", "qwen3"))], ids=str)
+def test_what_a_file_leaves_unsaid_is_what_transformers_takes(family, fields):
+    sizes = ("vocab_size", "intermediate_size", "num_hidden_layers", "max_position_embeddings")
+    fields = {name: SMALL[name] for name in sizes} | {"hidden_size": 64, "num_attention_heads": 32} | fields
+    told = getattr(transformers, f"{family.capitalize()}Config")(**fields).to_dict()
+    assert pretrained.llama_config({"model_type": family} | fields) == pretrained.llama_config(told)
+
+
 def test_the_tied_matrix_may_stand_there_twice(tmp_path):
     other, _ = both("gemma", {}, tmp_path / "m")
     table = other.lm_head.weight.detach().clone()

@@ -214,10 +214,7 @@ class EncoderDecoder(nn.Module):
         self.source_embedding = self.embedding
         if c.source_vocab_size is not None:
             self.source_embedding = Embedding(c.source_vocab_size, c.d_model, factor)
-        self.position = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
-        if c.pe_halves:  # (M, d/2, 2) → (M, 2, d/2): sines, then cosines
-            pairs = self.position.table.unflatten(1, (-1, 2))
-            self.position.table = pairs.mT.flatten(1)
+        self.position = self.positions(c)
         self.dropout = nn.Dropout(c.dropout)
         self.encoder: Any = nn.ModuleList(EncoderBlock(c) for _ in range(c.n_layers))
         self.decoder: Any = nn.ModuleList(CrossBlock(c) for _ in range(c.n_layers))
@@ -230,6 +227,16 @@ class EncoderDecoder(nn.Module):
         self.initialize()
         if c.tied:
             self.unembedding.weight = self.embedding.table.weight
+
+    @staticmethod
+    def positions(config: EncoderDecoderConfig) -> PositionalEncoding:
+        """The layer that adds the positions of these settings: with `pe_halves` all
+        sines of a row stand before its cosines."""
+        c = config
+        layer = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
+        if c.pe_halves:  # (M, d/2, 2) → (M, 2, d/2)
+            layer.table = layer.table.unflatten(1, (-1, 2)).mT.flatten(1)
+        return layer
 
     @torch.no_grad()
     def initialize(self) -> None:

@@ -17,8 +17,8 @@ __all__ = ["FAMILIES", "family_of", "llama_config", "llama_fields"]
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {  # the name in the file: the class in transformers, and what is meant where nothing is said
     "llama": ("Llama", {}),
-    "qwen2": ("Qwen2", {"num_key_value_heads": 32}),
-    "qwen3": ("Qwen3", {"num_key_value_heads": 32, "head_dim": 128}),
+    "qwen2": ("Qwen2", {"num_key_value_heads": 32, "sliding_window": 4096}),
+    "qwen3": ("Qwen3", {"num_key_value_heads": 32, "head_dim": 128, "sliding_window": 4096}),
     "mistral": ("Mistral", {"num_key_value_heads": 8, "sliding_window": 4096}),
     "mixtral": (
         "Mixtral",
@@ -46,7 +46,7 @@ ONLY: dict[str, tuple[object, ...]] = {
     "quantization_config": (None,),
 }
 BIASES = ("llama", "qwen3", "gemma")  # whose attention_bias says whether attention has biases
-SLIDING, FULL = "sliding_attention", "full_attention"
+SLIDING = "sliding_attention"
 
 
 def known(fields: Mapping[str, Any]) -> dict[str, Any]:

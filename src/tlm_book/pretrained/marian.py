@@ -11,7 +11,6 @@ from torch import Tensor
 from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.files import new_folder
-from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.pretrained.files import (
     CONFIG,
     WEIGHTS,
@@ -138,12 +137,11 @@ def copies_in(config: EncoderDecoderConfig) -> dict[str, str]:
     return ({LAST: original} if config.tied else {}) | (dict.fromkeys(TABLES, SHARED) if shared else {})
 
 
-def sines_then_cosines(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> Float[Tensor, "M d"]:
+def table_of_positions(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> Float[Tensor, "M d"]:
     """The table of positions, which is computed; ValueError when it would be far greater than the weights."""
     most = max(1 << 24, sum(w.numel() for w in tensors.values())) // c.d_model
     expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
-    waves = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start).table
-    return waves.unflatten(1, (-1, 2)).mT.flatten(1)
+    return EncoderDecoder.positions(c).table
 
 
 # The folder
@@ -165,7 +163,7 @@ def load_marian(
     drop_copies(tensors, copies_in(config))
     model = meta_model(EncoderDecoder, config, tensors)
     load_into(model, marian_pairs(config), tensors, f"{folder / WEIGHTS}")
-    waves = sines_then_cosines(config, tensors).to(model.unembedding.weight)
+    waves = table_of_positions(config, tensors).to(model.unembedding.weight)
     model.position.register_buffer("table", waves, persistent=False)
     if not os.path.lexists(folder / "vocab.json"):
         return model.eval(), None
