@@ -203,6 +203,72 @@ def test_a_head_goes_off_and_on(show, small):
     assert shares(page) == before
 
 
+def test_all_heads_go_on_at_once(show, small):
+    page = opened(show, small)
+    before, on = shares(page), page.get_by_role("button", name="all heads on")
+    assert not on.is_visible() and page.locator(".heads .number").all_inner_texts() == ["0", "1", "2", "3"]
+    for name in ("block 0, head 1", "block 1, head 2"):
+        page.get_by_role("button", name=name, exact=True).click()
+        page.get_by_role("button", name=f"{name}, off").wait_for()
+    on.click()
+    page.get_by_role("button", name="block 1, head 2", exact=True).wait_for()
+    assert not on.is_visible() and shares(page) == before
+
+
+def test_top_k_can_be_set_by_hand(show, small):
+    """Small numbers one by one, large ones in steps, and a number between two steps stays until the reader moves it."""
+    page = opened(show, small, top_k=33)
+    slider = page.get_by_label("top-k")
+    assert slider.get_attribute("aria-valuetext") == "33"
+    slider.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") == "40"
+    slider.press("End")
+    assert slider.get_attribute("aria-valuetext") == "all 275"
+    steps = [slider.press("Home") or slider.get_attribute("aria-valuetext")] + [slider.press("ArrowRight") or slider.get_attribute("aria-valuetext") for _ in range(4)]
+    assert steps == ["1", "2", "3", "4", "5"] and int(slider.get_attribute("max")) < 40
+
+
+SIGHT = """(strip) => { const { top, bottom } = strip.getBoundingClientRect();
+  return [...strip.children].flatMap((one, p) => { const box = one.getBoundingClientRect(); return box.top >= top && box.bottom <= bottom ? [p] : []; }); }"""
+
+
+def test_the_strip_follows_who_types(show):
+    """Of a text longer than the strip, its end is in sight where one types; the page itself stays where it is."""
+    tokenizer = Tokenizer([])
+    page = show(playground(model_of(Config.llama(257, **{**SIZES, "max_len": 400})), tokenizer, "a" * 250).to_html(), viewport={"width": 360, "height": 700})
+    ready(page, 250)
+    strip, box = page.locator(".strip"), page.get_by_label("text", exact=True)
+    assert page.locator(".strip").evaluate("(one) => one.scrollHeight > 2 * one.clientHeight") and 249 in strip.evaluate(SIGHT)
+    box.press("Control+End")
+    box.press_sequentially("bcdefghijk")
+    ready(page, 260)
+    where = page.evaluate("scrollY")
+    assert 259 in strip.evaluate(SIGHT)
+    box.press("Control+Home")
+    box.press("ArrowRight")
+    box.press("x")
+    ready(page, 261)
+    assert 1 in strip.evaluate(SIGHT) and page.evaluate("scrollY") <= where
+    box.fill("b" * 300)
+    ready(page, 300)
+    assert 299 in strip.evaluate(SIGHT)
+
+
+def test_what_is_read_of_a_text_too_long_is_said(show, small):
+    """40 tokens of a long text; writing on forgets half of a full context; another text is no change of the one before."""
+    page = opened(show, small)
+    said = page.locator(".said")
+    page.get_by_label("text", exact=True).fill("a dog " * 60)
+    ready(page, 40)
+    assert "Only the last 40 tokens are read." in said.inner_text() and "changed" not in said.inner_text()
+    page.get_by_label("text", exact=True).fill("the cat")
+    ready(page, len(small[1].encode("the cat")))
+    assert "are read" not in said.inner_text()
+    page.get_by_role("button", name="write on").click()
+    page.get_by_text("The context was full: its first half is forgotten.").wait_for()
+    page.get_by_role("button", name="stop").click()
+
+
 @pytest.mark.parametrize("choices", [{}, {"temperature": 2.0, "top_k": 20}, {"top_p": 0.7}], ids=["plain", "hot", "top-p"])
 def test_it_writes_what_the_same_numbers_draw_in_python(show, small, choices):
     model, tokenizer = small

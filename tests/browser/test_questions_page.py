@@ -75,6 +75,8 @@ def likeliest(small, text: str, off: tuple[int, ...] = ()) -> str:
         if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
             break
         tokens.append(following)
+        if b"." in tokenizer.token_bytes(following):
+            break
     return tokenizer.decode(tokens[asked:]).strip()
 
 
@@ -127,6 +129,10 @@ def test_the_readers_own_story_and_question(asleep, small):
     settled(page, lambda: picture.get_by_label("question", exact=True).fill("Where was Anna?"))
     assert picture.locator(".told").inner_text() == own and not picture.locator(".told b").count()
     assert picture.locator(".reply").inner_text() == f"The model answers: {likeliest(small, own + chr(10) + 'Where was Anna?') or 'nothing'}"
+    question = parts(STORIES[0])[1][-1][0]
+    settled(page, picture.get_by_role("button", name=question, exact=True).click)
+    assert picture.locator(".told").inner_text() == own
+    assert picture.locator(".reply").inner_text() == f"The model answers: {likeliest(small, own + chr(10) + question) or 'nothing'}"
     settled(page, picture.get_by_role("button", name="back to the story").click)
     assert picture.locator(".told").inner_text() == parts(STORIES[0])[0] and "The story says" in picture.locator(".reply").inner_text()
     for text in ("", "x " * 5_000):
@@ -168,7 +174,15 @@ def test_the_playground_answers_what_stands_at_its_end(asleep, small):
     page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.reply').textContent.startsWith('The model answers')")
     answer = likeliest(small, "Anna was at the mill.\nWhere was Anna?") or "nothing"
     picture.get_by_text(f"The model answers: {answer}", exact=True).wait_for()
-    assert not picture.locator(".asked button").count()
+    question = more[-1][0]  # the questions stay, of the reader's own story, too
+    picture.get_by_role("button", name=question, exact=True).click()
+    picture.get_by_text(f"The model answers: {likeliest(small, 'Anna was at the mill.' + chr(10) + question) or 'nothing'}", exact=True).wait_for()
+    assert picture.get_by_label("text", exact=True).input_value() == f"Anna was at the mill.\n{question}"
+    assert "The story says" not in picture.locator(".reply").inner_text()
+    lines = "Anna was at the mill.\nBen was at the hut."  # no line of the reader's own is lost
+    picture.get_by_label("text", exact=True).fill(lines)
+    picture.get_by_role("button", name=question, exact=True).click()
+    assert picture.get_by_label("text", exact=True).input_value() == f"{lines}\n{question}"
 
 
 def test_keys_alone(asleep):
@@ -200,7 +214,10 @@ def test_fits_and_has_no_fault_that_axe_finds(asleep, theme, width):
         assert not found, json.dumps(found, indent=1)
 
 
-@pytest.mark.skipif(not (Path(tlm_book.__file__).parent / "data" / "world").is_dir(), reason="the small world's model is not in src/tlm_book/data/world")
+needs_its_model = pytest.mark.skipif(not (Path(tlm_book.__file__).parent / "data" / "world").is_dir(), reason="the small world's model is not in src/tlm_book/data/world")
+
+
+@needs_its_model
 def test_the_small_worlds_own_model(show, tmp_path):
     """Its file is as light as promised, and its answers are those of the specification with the rounded weights."""
     pair = small_world.model()
@@ -215,3 +232,77 @@ def test_the_small_worlds_own_model(show, tmp_path):
             settled(page, picture.get_by_role("button", name=question, exact=True).click)
         answer = likeliest(pair, f"{parts(STORIES[0])[0]}\n{question}") or "nothing"
         assert picture.locator(".reply").inner_text().startswith(f"The model answers: {answer} The story says")
+
+
+@pytest.fixture
+def own(show, tmp_path):
+    """A page with a picture of the small world's own model, awake."""
+    def opened(view, word: str, **kind):
+        (tmp_path / "_static").mkdir(exist_ok=True)
+        (tmp_path / "_static" / "tiny.js").write_text(shared_file("tiny", *small_world.model()), encoding="utf-8")
+        page = show(view._repr_mimebundle_()[0]["text/html"], **kind)
+        return page, wake(page, word)
+
+    return opened
+
+
+def answered(page, act):
+    settled(page, act)
+    page.wait_for_selector("[data-answered]")
+
+
+(TALE,) = small_world.stories(1, seed=37, levels=(0, 1))  # the playground's first
+PURSE = "Igor and Robert often came to the hut, the mountain and the square. In the hut was Igor. Robert was on the square. Robert had a purse. Robert had an axe. There was a book in the hut. The purse was with Robert. Robert was on the square then. Robert put the axe into the purse. Robert went to the mountain."  # fmt: skip
+
+
+@needs_its_model
+def test_an_answer_ends_with_its_sentence_and_the_next_head_is_named(own):
+    """With the head that found it off, the model tells on after the right answer; a head that is off is not named; another story has all heads."""
+    told = f"{PURSE}\nWhat was in the purse? The axe.\nWhere was Robert? On the mountain.\n"
+    page, picture = own(questions(*small_world.model(), [told, STORIES[0]], file="tiny"), "questions")
+    names = []
+    for _ in range(2):
+        words = picture.locator(".finder").inner_text()
+        names.append((words.split("block ")[1][0], words.split("head ")[1][0]))
+        settled(page, picture.get_by_role("button", name="switch this head off").click)
+        if not names[1:]:
+            assert picture.locator(".reply").inner_text() == "The model answers: The axe. The story says: The axe. ✓ right"
+        assert page.evaluate("document.activeElement.shadowRoot.activeElement.tagName") == "BUTTON"  # the keyboard stays where it was
+    assert names[0] != names[1]
+    settled(page, picture.get_by_role("button", name="2 heads are off: switch them on").click)
+    settled(page, picture.get_by_role("button", name="switch this head off").click)
+    settled(page, picture.get_by_role("button", name="another story").click)
+    assert not picture.get_by_role("button", name="switch it on").count()
+
+
+@needs_its_model
+def test_the_playground_wakes_with_the_named_head_chosen(own):
+    """The word at which the head looked is shaded and in sight; the reader's choice of a head takes its place, until the next question."""
+    page, picture = own(playground(*small_world.model(), begins=True, stories=[TALE], file="tiny"), "playground", viewport={"width": 360, "height": 800})
+    page.wait_for_selector("[data-answered]")
+    seen = "([...document.querySelector('[data-tlm-playground] div').shadowRoot.querySelectorAll('.strip data')].map((one) => one.hidden ? 0 : +one.value))"
+    words = picture.locator(".finder").inner_text()
+    word, name = words.split("“")[1].split("”")[0], f"block {words.split('block ')[1][0]}, head {words.split('head ')[1][0]}"
+    assert picture.locator(".heads .chosen").get_attribute("aria-label") == name and word in picture.locator("p.soft").inner_text()
+    weights = page.evaluate(seen)
+    darkest = picture.locator(".strip button").nth(weights.index(max(weights)))
+    assert word in darkest.inner_text() and max(weights) > 0.3
+    assert page.evaluate("(node) => { const a = node.getBoundingClientRect(), b = node.parentElement.getBoundingClientRect(); return a.top >= b.top && a.bottom <= b.bottom; }", darkest.element_handle())
+    picture.get_by_role("button", name="block 0, head 0", exact=True).hover()
+    assert picture.locator(".heads .chosen").get_attribute("aria-label") == "block 0, head 0" and page.evaluate(seen) != weights
+    page.mouse.move(0, 0)
+    answered(page, picture.get_by_role("button", name=parts(TALE)[1][1][0], exact=True).click)
+    answered(page, picture.get_by_role("button", name=parts(TALE)[1][0][0], exact=True).click)
+    assert page.evaluate(seen) == weights and picture.locator(".heads .chosen").get_attribute("aria-label") == name
+
+
+@needs_its_model
+def test_a_text_too_long_is_said_to_be_and_leaves_room_for_the_answer(own):
+    page, picture = own(playground(*small_world.model(), begins=True, stories=STORIES, file="tiny"), "playground")
+    picture.get_by_label("text", exact=True).fill("Lars was in the shed. " * 120)
+    picture.get_by_text("Only the last 319 tokens are read.").wait_for()
+    picture.get_by_label("text", exact=True).fill("Lars was in the shed. " * 120 + "\nWhere was Lars?")
+    picture.get_by_text("The model answers: In the shed.", exact=True).wait_for()
+    assert "Only the last 279 tokens are read." in picture.locator(".said").inner_text()
+    answered(page, picture.get_by_role("button", name="back to the story").click)
+    assert "are read" not in picture.locator(".said").inner_text()

@@ -110,19 +110,21 @@ def test_one_file_for_all_pictures(pair):
 
 
 def test_where_the_head_that_found_the_answer_looked(pair):
-    """A model that writes what it is told to: the answer ends with its line, and the weights are of the row that wrote its longest word."""
+    """A model that writes what it is told to: the answer ends with its sentence or its line, and the weights are of the row that wrote its longest word."""
     class Told(torch.nn.Module):
+        answer = b""
         config = Config(258, **{**SMALL, "max_len": 60})
 
         def forward(self, tokens):
-            answer = [*b" At mill.\n"]
-            return torch.nn.functional.one_hot(torch.tensor([0] * (len(tokens) - 1) + [answer[len(tokens) - start]]), 258)
+            return torch.nn.functional.one_hot(torch.tensor([0] * (len(tokens) - 1) + [self.answer[len(tokens) - start]]), 258)
 
         def attention_weights(self, tokens):
             return torch.eye(len(tokens)).expand(2, 2, -1, -1)
 
     tokenizer = Tokenizer([])
     start = 1 + len(b"Anna was at mill.\nWhere?")
-    found = looked(Told(), tokenizer, "Anna was at mill.", "Where?")
-    assert tokenizer.decode(found.tokens[found.asked :]) == " At mill." and found.asked == start and found.story == 1 + len(b"Anna was at mill.\n")
+    for Told.answer, right in ((b" At mill. Ben", " At mill."), (b" At mill\nBen", " At mill"), (b" At mill.\n", " At mill.")):
+        found = looked(Told(), tokenizer, "Anna was at mill.", "Where?")
+        assert tokenizer.decode(found.tokens[found.asked :]) == right
+    assert found.asked == start and found.story == 1 + len(b"Anna was at mill.\n")
     assert found.word == "" and not found.weights  # letters are no words

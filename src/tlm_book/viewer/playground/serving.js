@@ -26,17 +26,16 @@ function packed({ key, tokens, streams, weights }, known) {
   return { key, tokens, start, shape, lengths, numbers };
 }
 
-const LONGEST_ANSWER = 40; // tokens
-
 const mostLikely = (z) => { let best = 0; for (let i = 1; i < z.length; i++) if (z[i] > z[best]) best = i; return best; };
 
-// Goes on from a text that ends in a question, with the likeliest token each time, up to one of `ends`. Returns all that is then known.
-function* answered(network, asked, how, known, { most, ends }) {
+// Goes on from a text that ends in a question, with the likeliest token each time, before one of `ends` or with one of `stops`. Returns all that is then known.
+function* answered(network, asked, how, known, { most, long, ends, stops }) {
   let now = yield* forward(network, asked, how, known);
-  while (now.tokens.length < Math.min(most, asked.length + LONGEST_ANSWER)) {
+  while (now.tokens.length < Math.min(most, asked.length + long)) {
     const next = mostLikely(logits(network, now, now.tokens.length - 1));
     if (ends.includes(next)) break;
     now = yield* forward(network, [...now.tokens, next], how, now);
+    if (stops.includes(next)) break;
   }
   return now;
 }

@@ -1,7 +1,7 @@
 """What stands on a page before the model of the small world wakes: a story, a question, an answer, and where the head that found it looked. Written by hand."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from tlm_book.libraries import library
@@ -25,8 +25,8 @@ class Looked(NamedTuple):
     share: float = 0.0
 
 
-def looked(model: Any, tokenizer: Any, story: str, question: str) -> Looked:
-    """The likeliest answer, token by token, to the end of its line."""
+def looked(model: Any, tokenizer: Any, story: str, question: str, off: Collection[tuple[int, int]] = ()) -> Looked:
+    """The likeliest answer, token by token, to its full stop or the end of its line. The heads (block, head) in `off` are not named: the caller has switched them off."""
     torch = library("torch", "viewer")
     before = [tokenizer.start, *tokenizer.encode(story + "\n")]
     tokens = [*before, *tokenizer.encode(question)][: model.config.max_len]
@@ -37,6 +37,8 @@ def looked(model: Any, tokenizer: Any, story: str, question: str) -> Looked:
             if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
                 break
             tokens.append(following)
+            if b"." in tokenizer.token_bytes(following):
+                break
         A = model.attention_weights(torch.tensor(tokens))
     words = [tokenizer.token_bytes(token).decode(errors="replace").strip().lower() for token in tokens]
     wanted = max((word for word in words[asked:] if word in words[:asked] and word not in PLAIN), key=len, default="")
@@ -44,6 +46,8 @@ def looked(model: Any, tokenizer: Any, story: str, question: str) -> Looked:
         return Looked(tokens, asked, len(before))
     row = asked - 1 + words[asked:].index(wanted)
     shares = A[:, :, row, [j for j in range(asked) if words[j] == wanted]].sum(-1)
+    for silent in off:
+        shares[silent] = -1.0
     block, head = divmod(int(shares.argmax()), shares.shape[1])
     weights = [float(w) for w in A[block, head, row]]
     return Looked(tokens, asked, len(before), tokenizer.decode([tokens[row + 1]]).strip(), block, head, weights, float(shares.max()))

@@ -21,20 +21,26 @@ function render({ model, el }) {
   const network = { settings, weights: unpack(file) }, tokenizer = new Tokenizer(vocabulary), machine = computer(network), until = answerEnds(tokenizer, longest);
   const off = () => new Set(model.get("off")), how = () => ({ causal: model.get("causal"), off: off() });
   let tokens = [], answer = null, row = 0, followed = true, writing = null, changed = null, head = null, drawnAt = 0;
+  let found = null, typed = false, fresh = false, cut = ""; // the head that found the answer; whether the reader types, or takes another story; what is said of a text too long
 
   const box = make("textarea", { rows: stories.length ? 5 : 3, spellcheck: "false", "aria-label": "text" });
   const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "heads: press to switch off or on" });
   grid.style.gridTemplateColumns = `auto repeat(${h}, minmax(0, 3.2rem))`;
-  const list = rows("", ["next token", "the model's", "drawn with"]), depth = rows("what the row says after each block, read by the last layer (the logit lens)", ["after", "likeliest next token", ""]);
+  const list = rows("", ["next token", "the model's probability", "drawn with"]), depth = rows("what the row says after each block, read by the last layer (the logit lens)", ["after", "likeliest next token", ""]);
   const seen = make("p", { class: "soft" }), words = said(), set = (name, value) => { model.set(name, value); model.save_changes(); };
   const write = press("write on", () => (writing ? rest() : begin())), mask = make("input", { type: "checkbox" });
   const masked = make("label", { class: "mask" }, mask, "causal mask");
   mask.addEventListener("change", () => set("causal", mask.checked));
-  const reply = replyLine(model), bar = storyBar(stories, () => story(), (told, asked) => set("text", `${told}\n${asked}`));
+  const reply = replyLine(model), bar = storyBar(stories, () => story(), (told, asked) => {
+    [head, fresh] = [null, told !== story()[0]];
+    set("text", `${told}\n${asked}`);
+  });
+  reply.heads.addEventListener("click", () => { head = null; }); // where the head looked that is named next
+  const own = begins ? [tokenizer.start] : [], on = press("all heads on", () => set("off", []));
   const controls = [
     slider(model, "temperature", "temperature τ", { ...powers(-1, 1, 0.02), text: (tau) => number(tau) }),
-    slider(model, "top_k", "top-k", { min: 1, max: vocabulary.texts.length, text: (k) => (k === vocabulary.texts.length ? `all ${k}` : `${k}`) }),
+    slider(model, "top_k", "top-k", topK(vocabulary.texts.length)),
     slider(model, "top_p", "top-p", { min: 0.01, max: 1, step: 0.01, text: (p) => fixed(p, 2) }),
   ];
 
@@ -46,29 +52,44 @@ function render({ model, el }) {
     delete el.dataset.ready;
     delete el.dataset.answered;
     machine.read(tokens, how(), (now) => {
-      changed = before && before.key === now.key ? differing(before, now) : null;
+      const both = before ? agreeing(before, now) : 0, last = tokens.length - 1;
+      changed = !fresh && both > own.length && before.key === now.key ? differing(before, now, both) : null;
       answer = now;
-      row = followed ? tokens.length - 1 : Math.min(row, tokens.length - 1);
+      row = followed ? last : Math.min(row, last);
       el.dataset.ready = now.tokens.length;
-      if (!writing || (writing.tokens.length % EVERY === 0 && performance.now() > drawnAt + FRAME)) show();
+      if (!writing || (writing.tokens.length % EVERY === 0 && performance.now() > drawnAt + FRAME)) {
+        show();
+        bring(row);
+        if (typed && changed) bring(Math.min(both, last));
+      }
+      typed = fresh = false;
       then();
     });
   }
-  const story = () => { const [told, ...asked] = model.get("text").split("\n"); return [told, asked.join("\n")]; };
+  function story() { // the story and the question: a prepared story is one line; of the reader's own text, the question is the last line, if it is one
+    const text = model.get("text"), line = text.split("\n", 1)[0], at = text.search(stories.some((one) => one.story === line) ? /\n/ : /\n([^\n]*\?)?$/);
+    return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+  }
+  const asks = () => stories.length && /\?$/.test(model.get("text"));
   function ask() { // what the model answers to a question that stands at the end
-    if (!stories.length) return;
-    if (writing || !/\?$/.test(model.get("text"))) { reply.clear(); return; }
+    if (writing || !asks()) { reply.clear(); return; }
     const from = tokens.length;
     machine.answer(tokens, how(), until, (now) => {
-      reply.show(tokenizer.decode(now.tokens.slice(from)).trim(), rightAnswer(stories, ...story()), finder(now, from, vocabulary.texts));
+      found = finder(now, from, vocabulary.texts, off());
+      reply.show(tokenizer.decode(now.tokens.slice(from)).trim(), rightAnswer(stories, ...story()), found);
+      if (!head) show();
+      if (found && !head && box.getRootNode().activeElement !== box) bring(found.seen.indexOf(Math.max(...found.seen.slice(0, from)))); // who types looks at the end
       el.dataset.answered = from;
     });
   }
-  // Of the tokens that both texts begin with, those whose scores are no longer the same: the last layers read another row of the residual stream.
-  function differing(before, now) {
-    const found = [];
+  function agreeing({ tokens: before }, { tokens: now }) { // how many tokens both begin with
     let common = 0;
-    while (common < Math.min(before.tokens.length, now.tokens.length) && before.tokens[common] === now.tokens[common]) common++;
+    while (common < Math.min(before.length, now.length) && before[common] === now[common]) common++;
+    return common;
+  }
+  // Of the tokens that both texts begin with, those whose scores are no longer the same: the last layers read another row of the residual stream.
+  function differing(before, now, common) {
+    const found = [];
     for (let p = 0; p < common; p++) {
       const x = before.streams[p][L], y = now.streams[p][L]; // the same array, where it was kept
       if (x !== y && x.some((x_j, j) => Math.abs(x_j - y[j]) > 1e-6)) found.push(p);
@@ -76,9 +97,11 @@ function render({ model, el }) {
     return { found, common };
   }
   function read() { // from the text to its tokens, the last ones where it is too long
-    const all = tokenizer.encode(model.get("text"));
+    const all = tokenizer.encode(model.get("text")), first = all.length ? own : [tokenizer.start], most = longest - first.length - (asks() ? roomFor(longest) : 0);
     bar.show();
-    tokens = begins || !all.length ? [tokenizer.start, ...all.slice(all.length ? 1 - longest : 0)] : all.slice(-longest);
+    tokens = [...first, ...all.slice(-most)];
+    found = null;
+    cut = all.length > most ? ` Only the last ${most} tokens are read.` : "";
     run(ask);
   }
 
@@ -87,6 +110,7 @@ function render({ model, el }) {
   const rest = () => {
     if (!writing) return;
     show();
+    if (answer) bring(row);
     writing = null;
     write.textContent = "write on";
   };
@@ -95,6 +119,7 @@ function render({ model, el }) {
     write.textContent = "stop";
     followed = true;
     reply.clear();
+    found = null;
     step();
   }
   function step() {
@@ -102,8 +127,9 @@ function render({ model, el }) {
     writing.state = (Math.imul(1664525, writing.state) + 1013904223) >>> 0;
     const token = quantile(drawnFrom(logits(network, answer, answer.tokens.length - 1), model.get("temperature"), model.get("top_k"), model.get("top_p")), writing.state / 4294967296);
     if (token === tokenizer.start) { rest(); return; }
-    const own = begins ? [tokenizer.start] : [], rows = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token];
-    tokens = [...own, ...(own.length + rows.length > longest ? rows.slice(-Math.ceil(longest / 2)) : rows)]; // a full context forgets its first half
+    const rows = [...tokens.filter((t, i) => i > 0 || t !== tokenizer.start), token], full = own.length + rows.length > longest;
+    tokens = [...own, ...(full ? rows.slice(-Math.ceil(longest / 2)) : rows)];
+    if (full) cut = " The context was full: its first half is forgotten.";
     writing.tokens.push(token);
     el.dataset.written = writing.tokens.join(" ");
     run(step);
@@ -116,17 +142,22 @@ function render({ model, el }) {
   const chips = []; // one for each token that has ever stood there
   function chip(p) {
     const name = make("bdi"), weight = data("", ""), node = make("button", { type: "button" }, name, weight);
-    node.addEventListener("click", () => { row = p; followed = p === tokens.length - 1; show(); });
+    node.addEventListener("click", () => {
+      if (!head && found) head = [found.block, found.head];
+      row = p;
+      followed = p === tokens.length - 1;
+      show();
+    });
     return { node, name, weight };
   }
   function showTokens() {
-    const weights = head && answer.weights[row][head[0]][head[1]], found = new Set(changed?.found);
+    const weights = head ? answer.weights[row][head[0]][head[1]] : found?.seen, moved = new Set(changed?.found);
     answer.tokens.forEach((token, p) => {
       const { node, name, weight } = (chips[p] ??= chip(p)), w = weights ? weights[p] ?? 0 : null, text = shown(token);
       if (name.textContent !== text) name.textContent = text;
-      put(node, "class", found.has(p) ? "changed" : "");
+      put(node, "class", moved.has(p) ? "changed" : "");
       put(node, "aria-pressed", p === row);
-      weight.hidden = w === null;
+      weight.hidden = w === null || w < 0.005;
       if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
       put(node, "style", `--seen: ${w === null ? "transparent" : shade(w)}`);
     });
@@ -134,14 +165,19 @@ function render({ model, el }) {
     if (there < n) strip.append(...chips.slice(there, n).map(({ node }) => node));
     while (strip.childElementCount > n) strip.lastChild.remove();
   }
+  function bring(p) { // the strip scrolls, the page does not
+    const { top, bottom } = chips[p].node.getBoundingClientRect(), around = strip.getBoundingClientRect();
+    strip.scrollTop += Math.min(top - around.top - 4, 0) || Math.max(bottom - around.bottom + 4, 0);
+  }
   function showHeads() {
-    const silent = off(), n = answer.tokens.length;
-    seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${head[1]} of block ${head[0]}.` : ""}`;
+    const silent = off(), n = answer.tokens.length, [chosen, which] = head ?? [found?.block, found?.head];
+    seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${which} of block ${chosen}.` : found ? ` The numbers at the tokens: where head ${which} of block ${chosen} looked when the model wrote “${found.word}”.` : ""}`;
     const picture = new ImageData(n, n), colours = picture.data, colour = parts(getComputedStyle(grid.querySelector("button")).color).slice(0, 3);
     for (let at = 0; at < colours.length; at += 4) colours.set(colour, at); // the same for all heads: only what shines through is written anew
     [...grid.querySelectorAll("button")].forEach((node, at) => {
       const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
       put(node, "aria-pressed", !silent.has(name));
+      put(node, "class", l === chosen && i === which ? "chosen" : "");
       put(node, "aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
       for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
@@ -173,27 +209,31 @@ function render({ model, el }) {
     showHeads();
     showNext();
     const count = changed && changed.common, silent = off().size;
+    on.hidden = !silent;
     words.replaceChildren(make("p", {}, ...(changed === null ? ["Type: each letter is computed at once."]
       : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} ${count === 1 ? "token" : "tokens"} before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
-    silent ? ` ${silent} of ${L * h} heads ${silent === 1 ? "is" : "are"} off.` : ""));
+    silent ? ` ${silent} of ${L * h} heads ${silent === 1 ? "is" : "are"} off.` : "", cut));
   }
 
+  grid.append(make("span", {}, "head"), ...Array.from({ length: h }, (_, i) => make("span", { class: "number" }, `${i}`)));
   for (let l = 0; l < L; l++) {
     grid.append(make("span", {}, `block ${l}`));
     for (let i = 0; i < h; i++) {
       const node = make("button", { type: "button" }, make("canvas", { "aria-hidden": "true" })), name = `${l}.${i}`;
       node.addEventListener("click", () => set("off", off().has(name) ? model.get("off").filter((other) => other !== name) : [...model.get("off"), name]));
-      for (const event of ["pointerenter", "focus"]) node.addEventListener(event, () => { head = [l, i]; show(); });
+      const choose = () => { if (`${head}` !== `${[l, i]}`) { head = [l, i]; show(); } };
+      for (const event of ["pointerdown", "focus"]) node.addEventListener(event, choose);
+      node.addEventListener("pointermove", ({ movementX, movementY }) => { if (movementX || movementY) choose(); }); // the page may also move under a pointer that rests
       grid.append(node);
     }
   }
   box.value = model.get("text");
-  box.addEventListener("input", () => { writing = null; write.textContent = "write on"; followed = true; set("text", box.value); });
+  box.addEventListener("input", () => { writing = null; write.textContent = "write on"; followed = typed = true; set("text", box.value); });
   model.on("change:text", () => { if (box.value !== model.get("text")) box.value = model.get("text"); read(); });
   for (const name of ["temperature", "top_k", "top_p"]) model.on(`change:${name}`, show);
   for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(ask); });
   mask.checked = model.get("causal");
-  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, ...controls, list.node, depth.node] });
+  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, make("div", { class: "bar" }, on), ...controls, list.node, depth.node] });
   read();
   return () => { rest(); machine.close(); remove(); };
 }

@@ -85,7 +85,7 @@ def playground(
     file         on a site, the page has its weights from `_static/FILE.js`, which `shared_file` writes, when the reader asks for them; saved pages hold theirs.
 
     A press on a head switches it off: it adds nothing to the residual stream. Without the mask, every row sees all others. The logit lens reads the
-    residual stream after each block as if it were the last. Of a text that is longer than the model, or than 320 tokens, the end is computed.
+    residual stream after each block as if it were the last. Of a text that is longer than the model, or than 320 tokens, the end is computed, and the page says so.
     TypeError and ValueError for another kind of model or tokenizer, one too large, and choices outside their range.
     """
     title = shown_title(title)

@@ -11,6 +11,7 @@ function render({ model, el }) {
   const told = make("p", { class: "told" }), box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "story", hidden: "" });
   const question = make("input", { type: "text", spellcheck: "false", "aria-label": "question", autocomplete: "off" });
   const reply = replyLine(model), bar = storyBar(stories, () => [model.get("story"), model.get("question")], (story, asked) => {
+    if (story !== model.get("story") && model.get("off").length) model.set("off", []); // another story is asked of the whole model
     model.set("story", story);
     model.set("question", asked);
     model.save_changes();
@@ -34,12 +35,12 @@ function render({ model, el }) {
   }
   function run() {
     delete el.dataset.ready;
-    const story = model.get("story"), asked = model.get("question"), how = { causal: true, off: new Set(model.get("off")) };
-    const before = tokenizer.encode(`${story}\n`), tokens = [tokenizer.start, ...[...before, ...tokenizer.encode(asked)].slice(1 - longest)];
+    const story = model.get("story"), asked = model.get("question"), off = new Set(model.get("off")), how = { causal: true, off };
+    const before = tokenizer.encode(`${story}\n`), tokens = [tokenizer.start, ...[...before, ...tokenizer.encode(asked)].slice(1 - longest + roomFor(longest))];
     const ofStory = Math.min(tokens.length, Math.max(1, tokens.length - tokenizer.encode(asked).length));
     machine.answer(tokens, how, until, (now) => {
-      const found = finder(now, tokens.length, tokenizer.texts);
-      tell(now.tokens, ofStory, found && now.weights[found.row][found.block][found.head]);
+      const found = finder(now, tokens.length, tokenizer.texts, off);
+      tell(now.tokens, ofStory, found?.seen);
       reply.show(tokenizer.decode(now.tokens.slice(tokens.length)).trim(), rightAnswer(stories, story, asked), found);
       el.dataset.ready = now.tokens.length;
     });

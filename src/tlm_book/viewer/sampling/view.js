@@ -24,11 +24,9 @@ function drawn(weights, draws, seed) {
 
 function render({ model, el }) {
   const { scores, tokens, seed, shown, title } = model.get("data"), V = scores.length, others = V - shown;
-  const steps = [...Array(20).keys()].map((k) => k + 1).concat([25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000]).filter((k) => k < V).concat(V);
-  const below = (k) => steps.filter((step) => step <= k).length - 1;
   const controls = [
     slider(model, "temperature", "temperature τ", { ...powers(-1, 1, 0.02), text: (tau) => number(tau) }),
-    slider(model, "top_k", "top-k", { min: 0, max: steps.length - 1, value: (i) => steps[i], place: below, text: (k) => (k === V ? `all ${V}` : `${k}`) }),
+    slider(model, "top_k", "top-k", topK(V)),
     slider(model, "top_p", "top-p", { min: 0.01, max: 1, step: 0.01, text: (p) => fixed(p, 2) }),
   ];
   const button = (name, act) => {
