@@ -1,4 +1,4 @@
-"""Training and encoding of byte pair encodings beside tokenizers, tiktoken and a trainer that recounts the corpus for every merge.
+"""Training and encoding of byte pair encodings beside tokenizers, tiktoken, a trainer that recounts the corpus for every merge, and the specification.
 
     python benchmarks/tokenization.py [--rounds 3] [--out benchmarks]
 
@@ -31,17 +31,20 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import harness
 
 SIZES = (1, 5, 20)  # MB of text to train on
 ENCODED = 5  # MB of text to encode
 VOCAB_SIZE = 4096
-RESCANS = 12  # merges that the rescanning trainer is timed for, at each of three points
+RESCANS = 12  # merges that the slow trainers are timed for, at each of three points
+SLOW = {"rescan": "rescan (extrapolated)", "specification": "specification (extrapolated)"}
+State = TypeVar("State")
 
 
 # The corpus
@@ -98,7 +101,7 @@ def prose(text: str, seen: set[int]) -> str:
 
 
 def write_corpora(folder: Path) -> dict[str, object]:
-    """Files 1.jsonl, 5.jsonl, 20.jsonl: the first MBs of one list of documents, a JSON string a line."""
+    """Files 1.jsonl, 5.jsonl, 20.jsonl: the first MBs of one list of documents, a JSON string a line; the last one is cut."""
     seen: set[int] = set()
     documents, parts = [], Counter()
     for name, most, paths in sources():
@@ -115,7 +118,7 @@ def write_corpora(folder: Path) -> dict[str, object]:
         left = megabytes * 1_000_000
         with open(folder / f"{megabytes}.jsonl", "w", encoding="utf-8") as file:
             for text in documents:
-                file.write(json.dumps(text, ensure_ascii=False) + "\n")
+                file.write(json.dumps(text.encode()[:left].decode(errors="ignore"), ensure_ascii=False) + "\n")
                 left -= len(text.encode())
                 if left <= 0:
                     break
@@ -171,9 +174,9 @@ def train_tokenizers(path: str) -> tuple[float, str]:
     return seconds, digest(merges)
 
 
-def train_rescan(path: str) -> tuple[float, str]:
-    """Recount and replace over the whole corpus for each merge, timed for a few merges at the beginning, in the middle and before the end;
-    the time of all merges is extrapolated by Simpson's rule. The tokens stand in one flat list, −1 between pre-tokens."""
+def extrapolated(path: str, prepare: Callable[[list[list[int]]], State], merge: Callable[[State, int], tuple[tuple[int, int], State]]) -> tuple[float, str]:
+    """Seconds for all merges, by Simpson's rule from a few at the beginning, in the middle and before the end. `merge` does one with the state that `prepare`
+    makes of the tokens of all pre-tokens; it returns the pair and the new state."""
     from tlm_book.tokenization import GPT2_PATTERN, Tokenizer, pre_tokens
 
     tokenizer, total = Tokenizer.load(Path(path).with_name("tokenizer.json")), VOCAB_SIZE - 256
@@ -181,28 +184,48 @@ def train_rescan(path: str) -> tuple[float, str]:
     rates = []
     for done in (0, total // 2, total - RESCANS):
         known = Tokenizer(tokenizer.merges[:done], [], GPT2_PATTERN)
-        flat = [token for piece in pieces for token in (*known.encode(piece), -1)]
+        state = prepare([known.encode(piece) for piece in pieces])
         start = clock()
         for new in range(256 + done, 256 + done + RESCANS):
-            counts = Counter(pairwise(flat))
-            best = min((pair for pair in counts if -1 not in pair), key=lambda pair: (-counts[pair], pair))
+            best, state = merge(state, new)
             assert best == tokenizer.merges[new - 256]
-            merged, skip = [], False
-            for a, b in pairwise(flat):  # the last token is −1: it joins nothing
-                if skip:
-                    skip = False
-                elif (a, b) == best:
-                    merged.append(new)
-                    skip = True
-                else:
-                    merged.append(a)
-            flat = [*merged, -1]
         rates.append((clock() - start) / RESCANS)
     return total * (rates[0] + 4 * rates[1] + rates[2]) / 6, ""
 
 
+def train_rescan(path: str) -> tuple[float, str]:
+    """Recount and replace over the whole corpus for each merge. The tokens stand in one flat list, −1 between pre-tokens."""
+
+    def merge(flat: list[int], new: int) -> tuple[tuple[int, int], list[int]]:
+        counts = Counter(pairwise(flat))
+        best = min((pair for pair in counts if -1 not in pair), key=lambda pair: (-counts[pair], pair))
+        merged, skip = [], False
+        for a, b in pairwise(flat):  # the last token is −1: it joins nothing
+            if skip:
+                skip = False
+            elif (a, b) == best:
+                merged.append(new)
+                skip = True
+            else:
+                merged.append(a)
+        return best, [*merged, -1]
+
+    return extrapolated(path, lambda pieces: [token for piece in pieces for token in (*piece, -1)], merge)
+
+
+def train_specification(path: str) -> tuple[float, str]:
+    """The steps of `spec.tokenization.learn`, as they stand there."""
+    from tlm_book.spec.tokenization import count_pairs, most_frequent, replace
+
+    def merge(pieces: list[list[int]], new: int) -> tuple[tuple[int, int], list[list[int]]]:
+        best = most_frequent(count_pairs(pieces))
+        return best, [replace(piece, best, new) for piece in pieces]
+
+    return extrapolated(path, lambda pieces: pieces, merge)
+
+
 def encode(path: str, name: str) -> tuple[float, float, str]:
-    """Seconds for the first time and for the second, texts to lists of numbers."""
+    """Seconds for the first time and for the second, texts to lists of numbers. What the first has found is gone before the second begins."""
     from tlm_book.tokenization import Tokenizer, to_tiktoken, to_tokenizers
 
     tokenizer, texts = Tokenizer.load(Path(path).with_name("tokenizer.json")), list(stream(path))
@@ -210,23 +233,25 @@ def encode(path: str, name: str) -> tuple[float, float, str]:
         run, read_ids = tokenizer.encode_batch, list
     elif name == "tiktoken":
         engine = to_tiktoken(tokenizer)
-        run, read_ids = lambda some: engine.encode_ordinary_batch(some, num_threads=1), list
+        run, read_ids = lambda some: [engine.encode_ordinary(text) for text in some], list  # its batches run in a thread of their own, which is slower
     else:
         engine = to_tokenizers(tokenizer)
         run = engine.encode_batch if name == "tokenizers" else engine.encode_batch_fast
         read_ids = lambda found: [encoding.ids for encoding in found]
-    times = []
+    times, ids = [], []
     for _ in range(2):
+        ids.clear()
         start = clock()
         found = run(texts)
         times.append(clock() - start)
-        ids = read_ids(found)
+        ids += read_ids(found)
         del found
     return *times, digest(ids)
 
 
 JOBS = {
-    "train": {"ours": train_ours, "tokenizers": train_tokenizers, "tokenizers, 2 threads": train_tokenizers, "rescan": train_rescan, "save": train_and_save},
+    "train": {"ours": train_ours, "tokenizers": train_tokenizers, "tokenizers, 2 threads": train_tokenizers, "save": train_and_save}
+    | {"rescan": train_rescan, "specification": train_specification},
     "encode": {name: lambda path, name=name: encode(path, name) for name in ("ours", "tokenizers", "tokenizers, fast", "tiktoken")},
 }
 
@@ -263,10 +288,11 @@ def training_rows(folder: Path, rounds: int) -> list[dict]:
     rows = []
     for megabytes in SIZES:
         path = folder / f"{megabytes}.jsonl"
-        found = side_by_side("train", ["ours", "tokenizers", "tokenizers, 2 threads"], path, rounds)
+        threads = [] if "BENCHMARK_CPU" in os.environ else ["tokenizers, 2 threads"]  # their processor time would be that of both together
+        found = side_by_side("train", ["ours", "tokenizers", *threads], path, rounds)
         if megabytes == SIZES[0]:
             measure("train", "save", path)
-            found["rescan (extrapolated)"] = {"seconds": measure("train", "rescan", path)["seconds"], "peak": None}
+            found |= {name: {"seconds": measure("train", job, path)["seconds"], "peak": None} for job, name in SLOW.items()}
         ours = found["ours"]["seconds"][0]
         for engine, result in found.items():
             seconds, peak = result["seconds"][0], result["peak"]
@@ -288,19 +314,30 @@ def encoding_rows(folder: Path, rounds: int) -> list[dict]:
     return rows
 
 
+def rounded(row: dict) -> dict:
+    """Two digits of what is extrapolated: more are not known."""
+    if row["engine"] not in SLOW.values():
+        return row
+    return row | {name: int(float(f"{row[name]:.2g}")) for name in ("seconds", "their time / ours")}
+
+
 def text_of(report: harness.Report) -> str:
     corpus = report["corpus"]
+    slow = sum(row["engine"] in SLOW.values() for row in report["training"])
+    timed = "the rescanning trainer and the specification are" if slow == 2 else "the rescanning trainer is"
+    threads = " unless the row says otherwise" * any("threads" in row["engine"] for row in report["training"])
+    slower = "" if report.get("tiktoken") == "encode_ordinary" else ", and *tiktoken* its `encode_ordinary_batch`, which is slower than `encode_ordinary`"
     parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
     return (
-        f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread unless the row says otherwise; all find the same merges; the rescanning"
-        f" trainer is timed for {3 * RESCANS} of its {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{harness.table(report['training'])}\n\n"
-        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`\n\n{harness.table(report['encoding'])}\n\n"
+        f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread{threads}; all find the same merges;"
+        f" {timed} timed for {3 * RESCANS} of {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{harness.table(list(map(rounded, report['training'])))}\n\n"
+        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`{slower}\n\n{harness.table(report['encoding'])}\n\n"
         f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {harness.about(report['machine'])}.\n"
     )
 
 
 def draw(report: harness.Report, axes: object) -> None:
-    lengths = {f"training, {row['MB']} MB: {row['engine']}": row["their time / ours"] for row in report["training"] if row["engine"] not in ("ours", "rescan (extrapolated)")}
+    lengths = {f"training, {row['MB']} MB: {row['engine']}": row["their time / ours"] for row in report["training"] if row["engine"] not in ("ours", *SLOW.values())}
     lengths |= {f"encoding, {state}: {row['engine']}": row[f"{state}: ours / theirs"] for row in report["encoding"][1:] for state in ("cold", "warm")}
     harness.bars(axes, lengths, mark=1, unit=" ×")
     axes.set(xlabel="their time / ours")
@@ -328,7 +365,7 @@ def main() -> None:
         encoding = encoding_rows(folder, options.rounds)
     versions = {library: version(library) for library in ("tokenizers", "tiktoken", "regex")}
     machine = harness.machine(**versions)
-    report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding}
+    report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding, "tiktoken": "encode_ordinary"}
     harness.write(options.out, "tokenization", report, PAGE, draw)
 
 

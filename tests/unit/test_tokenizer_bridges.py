@@ -4,8 +4,12 @@ The three libraries read a pattern with three regular-expression engines, each w
 character that all three versions know; `newer()` computes the others, and no text here holds one.
 """
 
+import concurrent.futures
+import copy
 import functools
 import json
+import multiprocessing
+import pickle
 import random
 import time
 import unicodedata
@@ -44,8 +48,8 @@ from tlm_book.tokenization.json_parts import LLAMA3_PATTERN, QWEN_PATTERN
 
 PATTERNS = {"book": PATTERN, "gpt2": GPT2_PATTERN}
 SPECIALS = ["<|endoftext|>", "<|pad|>"]
-# Planes 4 to 13 of Unicode are empty, 15 and 16 for private use
-EVERYTHING = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xF0000)]))
+# Planes 4 to 13 of Unicode are empty
+EVERYTHING = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0x110000)]))
 
 
 @functools.cache
@@ -248,6 +252,27 @@ def test_to_tokenizers_and_back_loses_nothing(name, tmp_path):
         assert same(from_tokenizers(engine), tok)
         engine.save(str(tmp_path / "tokenizer.json"))
         assert same(from_tokenizers(tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))), tok)
+
+
+@pytest.mark.parametrize("pattern", [r"^a+|[\s\S]", r"a+$|[\s\S]", r"a+\Z|[\s\S]"])
+def test_a_pattern_with_places_that_are_found_otherwise_is_refused(pattern):
+    """Oniguruma has a ^ and a $ in each line; regex finds $, and Oniguruma \\Z, also before a line end at the very end."""
+    with pytest.raises(ValueError, match="pattern: got .* tokenizers reads in the same way"):
+        to_tokenizers(Tokenizer([], pattern=pattern))
+    if not pattern.startswith("^"):  # tiktoken reads ^ as we do
+        with pytest.raises(ValueError, match="pattern: got .* tiktoken reads in the same way"):
+            to_tiktoken(Tokenizer([], pattern=pattern))
+    else:
+        assert to_tiktoken(Tokenizer([], pattern=pattern)).encode_ordinary("aa\naa") == [97, 97, 10, 97, 97]
+
+
+def test_gpt2_files_with_a_byte_order_mark(tmp_path):
+    made = trained("gpt2")
+    save_gpt2_tokenizer(made, tmp_path)
+    for path in tmp_path.iterdir():
+        path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    read = load_gpt2_tokenizer(tmp_path)
+    assert (read.merges, read.ids, read.specials) == (made.merges, made.ids, made.specials)
 
 
 def test_gpt2_files_and_back_lose_nothing(tmp_path):
@@ -529,6 +554,24 @@ def test_pieces_come_out_byte_by_byte():
     tokens = ours.encode("the tea 🍵")
     assert b"".join(map(ours.token_bytes, tokens)) == " the tea 🍵".encode() and ours.decode(tokens) == "the tea 🍵"
     assert repr(ours).startswith("HubTokenizer(vocab_size=1500, merges=") and ours.encode_batch(["a", "b"]) == [ours.encode("a"), ours.encode("b")]
+
+
+@pytest.mark.parametrize("name", ["llama 3", "qwen", "llama 2"])
+def test_a_tokenizer_of_the_hub_is_pickled_and_copied(name):
+    """So that other processes may have it."""
+    ours = HubTokenizer(hub(name)[1].state, 2000, start=3, stop=4)
+    wanted = ours.encode(HARD[10])
+    for other in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours), copy.copy(ours), pickle.loads(pickle.dumps(hub(name)[1]))):
+        assert type(other) is HubTokenizer and other.encode(HARD[10]) == wanted and other.decode(wanted) == ours.decode(wanted)
+    again = pickle.loads(pickle.dumps(ours))
+    again.check_same(ours)
+    assert (len(again), again.start, again.stop, again.specials, again.state) == (2000, 3, 4, ours.specials, ours.state)
+
+
+def test_another_process_has_a_tokenizer_of_the_hub():
+    ours = hub("llama 2")[1]
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
+        assert processes.submit(ours.encode, "the tea 🍵").result() == ours.encode("the tea 🍵")
 
 
 def test_a_long_text_in_one_piece_takes_a_moment_on_the_hub():

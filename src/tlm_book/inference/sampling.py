@@ -163,6 +163,8 @@ def window(
 ) -> Int[Tensor, "*batch m"]:
     """What the model reads: the start marker, if any, then the tokens; of too many
     tokens, the last ones that fit. (T-window)
+
+    ValueError when max_len < 1; TypeError when it is no whole number.
     """
     expects_positive(max_len=max_len)
     if start is None:

@@ -49,10 +49,10 @@ def checked_text(text: str) -> str:
 
 
 def checked_cut(pieces: list[str], text: str, pattern: str) -> list[str]:
-    """The pieces in which `pattern` was found; ValueError when they leave out a part
-    of the text."""
-    whole = sum(map(len, pieces)) == len(text)
-    wanted = "one that leaves out no part of the text"
+    """The pieces in which `pattern` was found; ValueError unless they are, in order,
+    the whole text."""
+    whole = "".join(pieces) == text
+    wanted = "one that cuts the text, in order, and leaves out no part of it"
     expects(whole, "pattern", repr(pattern), wanted)
     return pieces
 
@@ -62,7 +62,7 @@ def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     again.
 
     TypeError when `text` is no str; ValueError when it holds a surrogate or when the
-    pattern leaves a part of it out.
+    pattern leaves a part of it out or finds its parts in another order.
 
     >>> pre_tokens("Isn't it 3 o'clock?")
     ['Isn', "'t", ' it', ' 3', ' o', "'clock", '?']

@@ -80,10 +80,10 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
     ValueError that names the folder when the files are broken or do not fit together.
     """
     try:
-        vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8"))
+        vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8-sig"))  # with a byte order mark or without
         right = isinstance(vocab, dict) and all(type(number) is int for number in vocab.values())
         expects(right, "vocab.json", "something else", "a number for each spelling")
-        lines = (Path(folder) / "merges.txt").read_text(encoding="utf-8").split("\n")
+        lines = (Path(folder) / "merges.txt").read_text(encoding="utf-8-sig").split("\n")
         start = int(lines[0].startswith("#version"))
         merges = [tuple(line.split(" ")) for line in lines[start:] if line]
         known = {*byte_characters(), *map("".join, merges)}
@@ -102,7 +102,8 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
     As here, the name of a special inside a text is ordinary text. After `engine.encode_special_tokens = False`, and in an engine read from a file,
     all specials are allowed.
 
-    ValueError when two tokens have one spelling or the engine reads the pattern otherwise; ImportError without the library.
+    ValueError when two tokens have one spelling or the engine cuts a test text otherwise (a difference that this text does not show goes unnoticed);
+    ImportError without the library.
     """
     lib = library("tokenizers", "bridges")
     expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
@@ -120,7 +121,7 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     """The same tokenizer, from a `tokenizers.Tokenizer` that is a byte-level byte pair encoding; specials come in the order of their numbers.
 
     ValueError for whatever could change a token and has no place here: a normalizer, another model, an unknown token, dropout, a space put before
-    the text, `ignore_merges`, …; TypeError when it is no such engine.
+    the text, `ignore_merges`, …; of the pattern, when the two cut a test text differently. TypeError when it is no such engine.
     """
     lib = library("tokenizers", "bridges")
     expects(isinstance(engine, lib.Tokenizer), "engine", type(engine).__name__, "a tokenizers.Tokenizer", TypeError)
@@ -131,7 +132,7 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     added = sorted(state["added_tokens"], key=lambda token: token["id"])
     numbers = {token["content"]: token["id"] for token in added}
     model, pattern = state["model"], _pattern_of(state["pre_tokenizer"])
-    pre_tokenizer(lib, pattern)  # read alike in both?
+    pre_tokenizer(lib, pattern)  # is a test text cut alike by both?
     return _from_spellings(model["vocab"] | numbers, model["merges"], list(numbers), pattern)
 
 
@@ -181,7 +182,8 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     (T-joined-strings)
 
     ValueError when `ids` does not increase with the merges, when some token's bytes are encoded otherwise (never so for learned merges), when one
-    special's name begins another, or when the engine reads the pattern otherwise; ImportError without the library.
+    special's name begins another, or when the engine cuts a test text otherwise (a difference that this text does not show goes unnoticed);
+    ImportError without the library.
     """
     lib = library("tiktoken", "bridges")
     expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)

@@ -16,7 +16,7 @@ from typing import Any
 import regex
 from tqdm import tqdm
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_whole
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import (
     GPT2_PATTERN,
@@ -52,7 +52,7 @@ def finder(pattern: str) -> Callable[[str], list[str]]:
 def cut(text: str, pattern: str) -> list[str]:
     """`bpe.pre_tokens`, quickly: of any text, surrogates included, and with the empty pieces that some patterns find.
 
-    ValueError for a pattern that leaves out a part of the text."""
+    ValueError for a pattern that leaves out a part of the text, or finds its parts in another order."""
     return checked_cut(finder(pattern)(text), text, pattern)
 
 
@@ -72,10 +72,11 @@ def learn_merges(words: Mapping[str, int], n_merges: int, *, progress: bool | No
     """The merges learned from pre-tokens and their counts, as `spec.tokenization.learn` learns them from the pre-tokens themselves.
 
     At most n_merges, fewer when no pair is left that occurs twice. A progress bar when `progress` is True, and on a terminal when it is None.
-    (B-bpe-step, B-bpe-stop)
+    (B-bpe-step, B-bpe-stop, T-queue-learns)
 
-    ValueError for n_merges below 0 or out of all proportion.
+    TypeError for n_merges that is no whole number; ValueError below 0 or out of all proportion.
     """
+    expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
     pieces = [_as_bytes(word).decode("latin-1") for word in words]
     times = list(words.values())

@@ -3,12 +3,13 @@
 Written by hand.
 """
 
+import functools
 import heapq
 import json
 import operator
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -115,6 +116,10 @@ class HubTokenizer(Tokens):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer.json; an old one is replaced only when the new one is complete."""
         write_texts({Path(path): json.dumps(self.state, ensure_ascii=False, indent=2)})
+
+    def __reduce__(self) -> tuple[Callable[..., "HubTokenizer"], tuple[Mapping[str, Any], int]]:
+        """For pickle and copy: it is read again from its state."""
+        return functools.partial(type(self), start=self._start, stop=self._stop), (self.state, len(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(vocab_size={len(self)}, merges={len(self._ranks)}, specials={list(self.specials)[:8]})"

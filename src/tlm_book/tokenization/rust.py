@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tlm_book.checks import expects, expects_several
+from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.libraries import library
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, checked_text, pre_tokens
@@ -13,7 +13,8 @@ from tlm_book.tokenization.engine import MOST
 __all__ = ["PROBE", "byte_characters", "expects_same_cuts", "pre_tokenizer", "train_by_tokenizers"]
 
 _SIGNS = "aZ09 '’_-.\t\n\r\0éß²½٣中ｱहि\u0301\u200d\u00a0\u3000\x1c\x85🍵"
-PROBE = "I'm, we'LL  \n\n go " + "".join(a + b for a in _SIGNS for b in _SIGNS)  # a text of many kinds of signs
+# A text of many kinds of signs, of several lines, the last one ended: engines differ in where ^, $ and \Z are found
+PROBE = "I'm, we'LL  \n\n go " + "".join(a + b for a in _SIGNS for b in _SIGNS) + "\naa\naa 00\n00 \n \naa\n"
 
 
 def byte_characters() -> list[str]:
@@ -33,13 +34,13 @@ def byte_characters() -> list[str]:
 
 
 def expects_same_cuts(pattern: str, pieces: list[bytes], engine: str) -> None:
-    """The engine has cut PROBE into these pieces, and we cut it so, too; ValueError otherwise."""
+    """The engine has cut PROBE into these pieces, and we cut it so, too; ValueError otherwise. What PROBE does not show goes unnoticed."""
     right = pieces == [piece.encode("utf-8") for piece in pre_tokens(PROBE, pattern)]
     expects(right, "pattern", repr(pattern), f"one that {engine} reads in the same way")
 
 
 def pre_tokenizer(lib: Any, pattern: str) -> Any:
-    """What cuts at a pattern in `tokenizers`, and writes GPT-2's characters; ValueError for a pattern that it does not read as we do."""
+    """What cuts at a pattern in `tokenizers`, and writes GPT-2's characters; ValueError for a pattern by which it cuts PROBE otherwise."""
     cut = lib.pre_tokenizers
     if pattern == GPT2_PATTERN:
         whole = cut.ByteLevel(add_prefix_space=False)
@@ -60,8 +61,10 @@ def pre_tokenizer(lib: Any, pattern: str) -> Any:
 def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATTERN) -> list[TokenPair]:
     """The merges that the trainer of the library tokenizers learns: those of `learn_merges` from the pre-tokens of the texts. (T-rust-ties)
 
-    TypeError when a text is no str; ValueError for a lone surrogate or a pattern that the engine cannot read; ImportError without the library.
+    TypeError when a text is no str or n_merges no whole number; ValueError for a lone surrogate, for a pattern that the engine cannot read, and when
+    it cuts a test text otherwise; ImportError without the library.
     """
+    expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
     expects_several("texts", texts, "several texts, such as a list of str")
     lib = library("tokenizers", "bridges")

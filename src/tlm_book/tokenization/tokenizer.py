@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import SupportsIndex
 
 import regex
 
@@ -60,11 +61,11 @@ class Tokenizer(Vocabulary):
 
     def __init__(
         self,
-        merges: Iterable[Sequence[int]],
+        merges: Iterable[Iterable[SupportsIndex]],
         specials: Sequence[str] = ("<|endoftext|>",),
         pattern: str = PATTERN,
         *,
-        ids: Iterable[int] | None = None,
+        ids: Iterable[SupportsIndex] | None = None,
     ) -> None:
         super().__init__(merges, specials, ids=ids)
         self.pattern = _checked_pattern(pattern)

@@ -8,7 +8,9 @@ from tlm_book.checks import expects, expects_several, refuse
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import byte_strings
 
-__all__ = ["Tokens", "Vocabulary", "checked_specials"]
+__all__ = ["MOST_BYTES", "Tokens", "Vocabulary", "checked_specials"]
+
+MOST_BYTES = 10**9  # of all tokens together: a file of 45 merges, each of which doubles a token, would ask for 70,000 times as many
 
 
 class Tokens:
@@ -37,12 +39,9 @@ class Tokens:
 
     def token_bytes(self, token: SupportsIndex) -> bytes:
         """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
-        whole = not isinstance(token, bool)
-        try:
-            number = operator.index(token)
-        except TypeError:
-            number, whole = -1, False
-        expects(whole, "token", repr(token), "an integer", TypeError)
+        number = _integer(token)
+        if number is None:
+            refuse("token", repr(token), "an integer", TypeError)
         expects(0 <= number < len(self), "token", number, f"a token from 0 to {len(self) - 1}", IndexError)
         return self._bytes[number]
 
@@ -86,7 +85,7 @@ class Tokens:
 class Vocabulary(Tokens):
     """The tokens of a byte pair encoding and their byte strings: all that decoding needs. (B-bpe-object)
 
-    merges   list of pairs; pair number k makes token 256 + k
+    merges   list of pairs of integers, Python's, numpy's or torch's; pair number k makes token 256 + k
     specials {name: token}, after the merges
     ids      where tokens are numbered otherwise: token t of `merges` is known outside as ids[t], a permutation of 0, …, V − 1
     start    the first special's token: start marker and document separator; ValueError when there is none
@@ -94,15 +93,16 @@ class Vocabulary(Tokens):
     `merges` alone counts as above. All methods, `specials` and `start` speak of tokens by the numbers in `ids`.
 
     ValueError when a merge uses a token that does not stand before it, when a merge or a special comes twice, when a special's name is empty or
-    not printable, or when `ids` is no permutation; TypeError when one is of the wrong type.
+    not printable, when the tokens would have more than MOST_BYTES bytes together, or when `ids` is no permutation; TypeError when one is of the
+    wrong type.
     """
 
     def __init__(
         self,
-        merges: Iterable[Sequence[int]],
+        merges: Iterable[Iterable[SupportsIndex]],
         specials: Sequence[str] = ("<|endoftext|>",),
         *,
-        ids: Iterable[int] | None = None,
+        ids: Iterable[SupportsIndex] | None = None,
     ) -> None:
         self.merges = _checked_merges(merges)
         names = checked_specials(specials)
@@ -121,13 +121,41 @@ class Vocabulary(Tokens):
 # ---- what came is what is wanted
 
 
-def _checked_merges(merges: Iterable[Sequence[int]]) -> list[TokenPair]:
+def _integer(number: Any) -> int | None:
+    """An integer of Python's, numpy's or torch's kind as Python's; None for a bool and for what is none."""
+    if type(number) is int:
+        return number
+    try:
+        return None if isinstance(number, bool) else operator.index(number)
+    except TypeError:
+        return None
+
+
+def _checked_pair(pair: Iterable[SupportsIndex], k: int) -> TokenPair:
+    """Merge number k, of tokens that stand before it."""
+    try:
+        a, b = map(_integer, pair)
+    except (TypeError, ValueError):  # single, or of another length
+        a = b = None
+    if a is None or b is None:
+        refuse("merges", f"{pair!r} as number {k}", "pairs of integers", TypeError)
+    if min(a, b) < 0 or max(a, b) >= 256 + k:
+        refuse("merges", f"{(a, b)} as number {k}", f"tokens from 0 to {255 + k}")
+    return a, b
+
+
+def _checked_merges(merges: Iterable[Iterable[SupportsIndex]]) -> list[TokenPair]:
     expects_several("merges", merges, "pairs of integers")
-    pairs: list[Any] = [tuple(pair) for pair in merges]
-    for k, pair in enumerate(pairs):
-        whole = len(pair) == 2 and all(type(token) is int for token in pair)
-        expects(whole, "merges", f"{pair} as number {k}", "pairs of integers", TypeError)
-        expects(0 <= min(pair) and max(pair) < 256 + k, "merges", f"{pair} as number {k}", f"tokens from 0 to {255 + k}")
+    pairs: list[TokenPair] = []
+    lengths = [1] * 256  # of the tokens, in bytes
+    total = sum(lengths)
+    for k, pair in enumerate(merges):
+        a, b = _checked_pair(pair, k)
+        pairs.append((a, b))
+        lengths.append(lengths[a] + lengths[b])
+        total += lengths[-1]
+        if total > MOST_BYTES:
+            refuse("merges", f"tokens of {total:,} bytes together, up to number {k}", f"at most {MOST_BYTES:,} bytes")
     expects(len(set(pairs)) == len(pairs), "merges", "a pair twice", "different pairs")
     return pairs
 
@@ -143,11 +171,11 @@ def checked_specials(specials: Sequence[str]) -> list[str]:
     return names
 
 
-def _checked_ids(ids: Iterable[int] | None, size: int) -> list[int]:
+def _checked_ids(ids: Iterable[SupportsIndex] | None, size: int) -> list[int]:
     if ids is None:
         return list(range(size))
-    numbers = list(ids)
-    whole = all(type(number) is int for number in numbers)
-    expects(whole, "ids", "something that is no integer", "integers", TypeError)
+    given = list(ids)
+    numbers = [number for number in map(_integer, given) if number is not None]
+    expects(len(numbers) == len(given), "ids", "something that is no integer", "integers", TypeError)
     expects(sorted(numbers) == list(range(size)), "ids", f"{len(numbers)} numbers", f"each number from 0 to {size - 1} once")
     return numbers
