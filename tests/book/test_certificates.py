@@ -268,6 +268,7 @@ def test_prove_says_what_was_proved_and_what_assumed(tmp_path):
     assert status == 0 and (tmp_path / "gpt2.v").read_text(encoding="utf-8") == derive(presets()["gpt2"]()).certificate()
     assert "Proved by Coq, without axioms" in report
     leaves = assumptions(derive(presets()["gpt2"]()))
+    assert f"Assumed of the {len(leaves)} leaves:" in report
     assert [line for line in report.splitlines() if re.match(r"  \d+\. ", line)][len(leaves) - 1].startswith(f"  {len(leaves)}. ")
     for leaf in leaves:
         assert re.search(rf"\d\. {re.escape(leaf.subject)}, {leaf.places} place.*; tried by {', '.join(leaf.checks)}", report)

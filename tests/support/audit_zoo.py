@@ -292,6 +292,31 @@ class Pooled(nn.Module):
         return x + self.weight * self.pool(x.mT).mT
 
 
+class Behind(nn.Module):
+    """A causal layer inside returns more rows or fewer than it is given; the leak is made of them, behind it."""
+
+    def __init__(self, inner: nn.Module, align: Callable[[Tensor, int], Tensor], leak: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.inner, self.align, self.leak = inner, align, leak
+
+    def forward(self, x):
+        return self.leak(self.align(self.inner(x.mT), x.shape[-2]).mT)
+
+
+def centred(y: Tensor) -> Tensor:
+    return y - y.mean(-2, keepdim=True)
+
+
+def crop(y: Tensor, n: int) -> Tensor:
+    """Of a convolution padded on both sides the first n rows."""
+    return y[..., :n]
+
+
+def last_pair(y: Tensor, n: int) -> Tensor:
+    """For each row the mean of the last pair of rows that is complete."""
+    return F.pad(y.repeat_interleave(2, -1), (1, 1))[..., :n]
+
+
 class BlockLocal(Attention):
     """Attention inside blocks of three, without order."""
 
@@ -463,6 +488,9 @@ PLANTED = [
     Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "averages over the sequence"),
     Case("largest added", decoder(f(lambda x: x + x.amax(-2, keepdim=True))), "blocks.1.mix", "pooling"),
     Case("pooling layer", decoder(lambda: Pooled(nn.AdaptiveAvgPool1d(1))), "blocks.1.mix.pool", "pooling"),
+    Case("a mean behind a convolution that is cropped", decoder(lambda: Behind(nn.Conv1d(D, D, 3, padding=2), crop, centred)), "blocks.1.mix", "pooling"),
+    Case("a mean behind a left pad", decoder(lambda: Behind(nn.Sequential(nn.ConstantPad1d((2, 0), 0.0), nn.Conv1d(D, D, 3)), crop, centred)), "blocks.1.mix", "pooling"),
+    Case("a mean behind pairs of rows", decoder(lambda: Behind(nn.AvgPool1d(2, ceil_mode=True), last_pair, centred)), "blocks.1.mix", "pooling"),
     Case("last row added", decoder(f(lambda x: x + x[..., -1:, :])), "blocks.1.mix", "last row"),
     Case("wrapped around: row 0 gets the last", decoder(f(lambda x: x.roll(1, -2))), "blocks.1.mix", "last row"),
     Case("shifted the wrong way", decoder(f(lambda x: x + F.pad(x[..., 1:, :], (0, 0, 0, 1)))), "blocks.1.mix", "an offset: each row sees 1 row ahead"),
@@ -732,6 +760,7 @@ CLEAN = [
     Case("group norm over channels", decoder(lambda: Fn(lambda x: F.group_norm(x.flatten(0, 1), 2).view_as(x)), "norm1")),
     Case("causal convolution", decoder(CausalConv)),
     Case("dilated convolutions", decoder(lambda: nn.Sequential(CausalConv(2, 1), CausalConv(2, 2), CausalConv(2, 4)))),
+    Case("means of pairs of rows", decoder(lambda: Behind(nn.AvgPool1d(2, ceil_mode=True), last_pair, torch.tanh))),
     Case("convolution trimmed on the right", decoder(Trimmed)),
     Case("LSTM", decoder(lambda: First(nn.LSTM(D, D, batch_first=True)))),
     Case("GRU, two layers with dropout", decoder(lambda: First(nn.GRU(D, D, 2, batch_first=True, dropout=0.2)))),
@@ -1035,7 +1064,7 @@ PLANTED += [
     Case("rotary base by n", decoder(DynamicRotary, "attention"), "blocks.1.attention", "number of rows", "length"),
     Case("experts with room by n", alone(lambda: Switch(lambda n: math.ceil(0.4 * n))), "", "number of rows", "length"),
     Case("experts with room for the batch", alone(lambda: Switch(lambda n: 3, True)), "", "mixed", "batch"),
-    Case("convolution trimmed on the left", decoder(TrimmedWrong), "blocks.1.mix.conv", "convolution padding"),
+    Case("convolution trimmed on the left", decoder(TrimmedWrong), "blocks.1.mix", "an offset: each row sees 2 rows ahead (convolution padding"),
     Case("a mean in one memory", alone(lambda: OneMemory(1.0)), "", ""),
     Case("blocks aligned at the end", decoder(lambda: InFours(True)), "blocks.1.mix", "number of rows", "length"),
     Case("masks for heads, in the wrong order", lambda: (HeadMasks(False), tokens()), "attention", "padding", "padding"),

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from tlm_book.auditing import (
     assert_autoregressive,
     audit,
+    blame,
     cuts,
     inputs,
     run,
@@ -152,6 +153,8 @@ BREAKS = {
     "no padding": ("experiments.try_padding", lambda *a: None, ["padding mask in place of ◺"]),
     "no cache": ("experiments.try_cache", lambda *a: None, ["a cache that forgets"]),
     "no other sequences": ("experiments.try_batch", lambda *a: None, ["batch and rows confused", "softmax over the batch"]),
+    "whatever has no rows is a summary": ("blame.summarizes", lambda *a: True, ["a mean behind a convolution that is cropped", "a mean behind a left pad"]),
+    "a summary by one length": ("blame.summarizes", lambda calls, k, shorter, whole=blame.summarizes: whole(calls, k, shorter[:1]), ["a mean behind pairs of rows"]),
     "no intervention": ("blame.explains", lambda *a: False, ["pooling layer"]),
     "the last culprit, not the first": ("blame.first_to_differ", lambda calls, differs: (len(calls) - 1, []), ["no mask in block 0", "final norm over the rows"]),
     "no weights in double": ("run.on_copies", lambda modules, dtype, whole=state.on_copies: whole(modules, None), ["a billionth of the mean"]),
@@ -300,6 +303,35 @@ def test_what_was_asked_for_and_raised_is_not_ok():
     ):
         assert not report.ok and not report.leaks and any(word in line for line in report.problems), report
     assert audit(picky, zoo.rows()).ok  # nobody asked: it stands in the report
+
+
+def test_a_fault_below_rounding_is_measured_in_derivatives_and_hides_no_other():
+    faint = lambda x: x.tanh() + 1e-20 * x.mean(-2, keepdim=True)
+    only = audit(faint, zoo.rows(), modes=["eval"]).leaks
+    assert [(leak.ways, leak.unit) for leak in only] == [(("derivatives",), "derivative")] and "of the largest derivative" in str(only[0])
+    future, length = audit(lambda x: faint(x) / x.shape[-2], zoo.rows(), modes=["eval"]).leaks
+    assert future.ways == ("derivatives",) and (length.fault, length.ways, length.unit) == ("length", ("removed rows",), "output")
+    at_eight = audit(lambda x: faint(x) + (x.shape[-2] == 8) * x.mean(-2, keepdim=True), zoo.rows(), modes=["eval"]).leaks[0]
+    assert list(at_eight.sizes) == [8] and at_eight.size > 1e-3 and "of the largest output" in str(at_eight)
+
+
+class ByLengthInTraining(nn.Module):
+    """Divides by the number of rows, while it is trained."""
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.dropout(x) / (x.shape[-2] if self.training else 1)
+
+
+def test_where_a_model_draws_the_report_says_that_no_rows_were_removed():
+    found, missed = (audit(ByLengthInTraining(p), zoo.rows()) for p in (0.0, 0.5))
+    assert [leak.fault for leak in found.leaks] == ["length"] and missed.ok
+    for report in found, missed:
+        said = {note.split(",")[0]: "no removed rows" in note for note in report.notes}
+        assert said == {"tried in eval": False, "tried in train": report is missed}, report
 
 
 def test_nan_is_no_leak():

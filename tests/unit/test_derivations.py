@@ -5,6 +5,8 @@ An unproved model is no claim; how many of those are refuted is counted, so that
 """
 
 import functools
+import inspect
+import linecache
 from collections import Counter
 
 import numpy as np
@@ -26,6 +28,7 @@ from tlm_book.derivation import (
     compose,
     concat,
     derive,
+    primitive,
     register_rule,
     residual,
     transformers,
@@ -34,7 +37,7 @@ from tlm_book.derivation import (
 from tlm_book.derivation import rules as rules_of_modules
 from tlm_book.embedding import Embedding
 from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderConfig
-from tlm_book.feed_forward import ACTIVATIONS, FeedForward
+from tlm_book.feed_forward import ACTIVATIONS, FeedForward, MixtureOfExperts
 from tlm_book.multi_head import CrossAttention, MultiHeadAttention
 from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
@@ -721,6 +724,46 @@ def test_the_trial_tells_what_is_false_of_an_operator(leak, dtype):
     assert trial.tried(nn.MultiheadAttention(D, 2), Kind.EQUIVARIANT) == trial.NOT_CHECKED  # it wants more than x
     model = TransformerLM(Config(7, d_model=D, d_ff=6, n_layers=1, n_heads=2, max_len=9))
     assert trial.tried(model, Kind.AUTOREGRESSIVE) == trial.AGREES and trial.tried(model, Kind.INDEXED_ROWWISE) == trial.REFUTED
+
+
+def cell(source: str):
+    """The names that a notebook's cell makes, in the eyes of `inspect` and `linecache`."""
+    file, made = f"<cell {abs(hash(source))}>", {"__name__": "__main__", "register_rule": lambda kind: lambda rule: rule, "Embedding": None, "Derivation": None}
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), made)
+    return made
+
+
+def test_a_cell_is_the_book_s_when_it_says_what_the_book_says():
+    rule = inspect.getsource(rules_of_modules._RULES[Embedding])
+    assert trial.of_the_book(cell(f"#| export embedding\n{rule}")["_embedding"])
+    assert trial.of_the_book(cell(f"#| export embedding\n{rule.rstrip()}")["_embedding"])  # the last line of a cell
+    for head in ("#| export", "#| export core", "#| export core\n", "#| export heads", "#| export embedding.", "#| exporti", "#| hide"):
+        assert not trial.of_the_book(cell(f"{head}\n{rule}")["_embedding"]), head
+    assert not trial.of_the_book(cell(f"#| export embedding\n{rule.replace('    return', '    pass; return')}")["_embedding"])
+
+
+def test_a_leaf_is_the_book_s_only_where_derive_has_made_it(monkeypatch):
+    """A rule by others may use the book's words: what it declares is an assumption, and no check of the book tries it."""
+    monkeypatch.setattr(rules_of_modules, "of_the_book", trial.of_the_book)
+    words = "one map for all rows"
+    register_rule(Leaky)(lambda m: compose("Leaky", derive(m.up), derive(nn.ReLU()), primitive("Linear(9 → 4)", Kind.ROWWISE, words), derive(nn.Identity())))
+    proof = derive(nn.Sequential(Leaky(False), nn.Linear(D, 9), nn.Linear(9, D)))
+    assumed = {(leaf.subject, leaf.form): (leaf.checks != (), leaf.places) for leaf in derivation.assumptions(proof)}
+    assert assumed == {
+        ("Linear(4 → 9)", "OneMap"): (True, 2), ("ReLU", "OneMap"): (True, 1), ("Linear(9 → 4)", "(Declared Rowwise)"): (False, 1),
+        ("Identity", "OneMap"): (True, 1), ("Linear(9 → 4)", "OneMap"): (True, 1),
+    }  # fmt: skip
+    assert proof.certificate().count("Linear(9 → 4): it is rowwise, says a rule outside the book; not tried by the book") == 1
+
+
+@pytest.mark.parametrize("layer", [MultiHeadAttention(D, 2), MixtureOfExperts(D, 6, 2)])
+def test_of_what_is_watched_nothing_is_claimed(layer):
+    assert derive(layer).autoregressive
+    layer.watch = lambda name, result: result + result.mean(-2, keepdim=True)
+    assert derive(layer).kind is Kind.UNPROVED and derive(nn.Sequential(layer)).kind is Kind.UNPROVED
+    layer.watch = None
+    assert derive(layer).autoregressive
 
 
 def test_which_rules_are_the_book_s():

@@ -62,10 +62,15 @@ def trace(trial: Trial, x: Shaped[Tensor, "batch n *d"], **extra: Any) -> list[C
     return [*calls, Call("", trial.model, [x], {}, [y], [(1,), (1,)])]
 
 
+def same_calls(calls: Sequence[Call], others: Sequence[Call]) -> bool:
+    """Did two runs make the same calls, in the same order?"""
+    made, other = ([(call.path, len(call.tensors())) for call in some] for some in (calls, others))
+    return made == other
+
+
 def mark_row_axes(calls: Sequence[Call], fewer: Sequence[Call], n: int, m: int) -> None:
     """Which axes have a row for each row of the sequence: those of size n that are m in the trace at m rows."""
-    shapes = lambda some: [(call.path, len(call.tensors())) for call in some]
-    aligned = shapes(calls) == shapes(fewer)
+    aligned = same_calls(calls, fewer)
     for k, call in enumerate(calls):
         others = fewer[k].tensors() if aligned else call.tensors()
         call.axes = []
@@ -114,7 +119,7 @@ def compare_traces(
 
 def first_to_differ(calls: Sequence[Call], differs: Callable[[int], list[bool]]) -> tuple[int | None, list[int]]:
     """The first call with rows in its output that differ while none of its inputs does; and the calls inside it whose output
-    without rows, as of a mean of all rows, differs while their inputs do not.
+    without rows differs while their inputs do not.
     """
     pooled: list[int] = []
     for index, call in enumerate(calls):
@@ -148,6 +153,16 @@ def derivatives_of_calls(trial: Trial, found: Witness) -> tuple[list[Call], Call
     return calls, lambda index: [depends(*pair) for pair in zip(calls[index].tensors(), calls[index].axes)]
 
 
+def summarizes(calls: Sequence[Call], index: int, shorter: Sequence[Sequence[Call]]) -> bool:
+    """Is what this call returns without rows as large in the traces of shorter sequences, as the mean of all rows is? What a layer
+    returns that pads the rows, or leaves some out, has no row for each row, either; but all that it was given goes through it.
+    """
+    call, traces = calls[index], [some for some in shorter if same_calls(calls, some)]
+    pairs = [zip(call.tensors(), some[index].tensors(), call.axes) for some in traces]
+    outputs = [made for pair in pairs for made in itertools.islice(pair, call.inputs(), None)]
+    return bool(outputs) and all(axes or t.shape == o.shape for t, o, axes in outputs)
+
+
 def explains(trial: Trial, calls: Sequence[Call], index: int, found: Witness, keep: Int[Tensor, " k"]) -> bool:
     """Does the fault vanish when this one call is made to return what it returned for the other sequence?"""
     call, turns = calls[index], itertools.count()
@@ -170,8 +185,9 @@ def explains(trial: Trial, calls: Sequence[Call], index: int, found: Witness, ke
 def find_culprit(trial: Trial, fault: str, found: Witness) -> tuple[list[Call], int | None]:
     """The trace at the witness, and the call in it that is the first to be at fault."""
     n, m = found.x.shape[1], found.x.shape[1] - 1
-    cut = {key: mask[:, :m] for key, mask in found.extra.items()}
-    fewer = attempt(lambda: trace(trial, found.x[:, :m], **cut)) or []
+    cut = lambda k: {key: mask[:, :k] for key, mask in found.extra.items()}
+    at_length = lambda k: attempt(lambda: trace(trial, found.x[:, :k], **cut(k))) or []
+    fewer = at_length(m)
     if found.other is found.x:
         calls, differs = derivatives_of_calls(trial, found)
         mark_row_axes(calls, fewer, n, m)
@@ -187,6 +203,7 @@ def find_culprit(trial: Trial, fault: str, found: Witness) -> tuple[list[Call], 
         keep = keep if size == 2 else torch.zeros_like(keep)
     index, pooled = first_to_differ(calls, compare_traces(calls, others, keep, there))
     if fault == "future" and found.x.shape == found.other.shape:
-        pooled = [i for i in pooled if explains(trial, calls, i, found, keep)]
+        shorter = [fewer, at_length(n // 2)] if pooled else []
+        pooled = [i for i in pooled if summarizes(calls, i, shorter) and explains(trial, calls, i, found, keep)]
         index = pooled[0] if pooled else index
     return calls, index

@@ -127,10 +127,12 @@ WITH_CULPRIT = ("future", "length", "batch", "padding")
 
 
 def without_shadows(found: Findings) -> dict[str, list[str]]:
-    """{fault: the ways in which it was seen}; a fault that is another one, seen in another way, is counted with that."""
+    """{fault: the ways in which it was seen}; a fault that is another one, seen in another way, is counted with that, if rows show it:
+    what derivatives alone see is too faint to be the cause.
+    """
     faults = {fault: list(ways) for fault, ways in found.ways.items()}
     for shadow, cast_by in SHADOWS.items():
-        causes = [fault for fault in cast_by if fault in faults]
+        causes = [fault for fault in cast_by if faults.get(fault, ["derivatives"]) != ["derivatives"]]
         if shadow in faults and causes:
             ways = faults.pop(shadow)
             faults[causes[0]] += [way for way in ways if way not in faults[causes[0]]]
@@ -151,8 +153,9 @@ def conclude(trial: Trial, found: Findings, earlier: Sequence[Leak]) -> list[Lea
             derivable = not both_tried or "derivatives" in ways or "replaced rows" not in ways
             named = name_culprit(trial, fault, found.handiest(fault), derivable, known, finer)
         source = loudest_source(trial, witness) if fault == "future" else witness.source
-        sizes = {n: w.size for n, w in sorted(found.witness[fault].items())}
-        leaks.append(Leak(fault, trial.name, witness.row, source, witness.size, tuple(ways), *named, sizes))
+        sizes = {n: w.size for n, w in sorted(found.witnesses(fault).items())}
+        unit = "derivative" if fault == "future" and witness.other is witness.x else "output"
+        leaks.append(Leak(fault, trial.name, witness.row, source, witness.size, tuple(ways), *named, sizes, unit))
     return leaks
 
 

@@ -20,9 +20,9 @@ class Leak:
 
     `fault`: "future" (it depends on a later row), "length" (on how many rows come after it), "batch" (on another sequence),
     "padding" (on what stands in the padding), "cache" (step by step differs from the whole pass), "blind" (it does not depend on a
-    row that it should), "far" (it depends on a row beyond `max_lookback`). `size` is relative to the largest output; `ways` are the
-    experiments that found it; `module`, `type`, `cause` are the culprit's path, its class and a guess; `sizes` has the size
-    at each length.
+    row that it should), "far" (it depends on a row beyond `max_lookback`). `size` is a part of the largest `unit`: "output",
+    or "derivative" where no change of rows was seen; `ways` are the experiments that found it; `module`, `type`, `cause` are the
+    culprit's path, its class and a guess; `sizes` has the size at each length.
     """
 
     fault: str
@@ -35,6 +35,7 @@ class Leak:
     type: str = ""
     cause: str = ""
     sizes: Mapping[int, float] = field(default_factory=dict)
+    unit: str = "output"
 
     def __str__(self) -> str:
         return "\n".join(leak_lines(self))
@@ -53,7 +54,7 @@ SAYS = {
 
 def leak_lines(leak: Leak) -> list[str]:
     says = SAYS[leak.fault].format(i=leak.row, j=leak.source)
-    size = f", by {leak.size:.1e} of the largest output"
+    size = f", by {leak.size:.1e} of the largest {leak.unit}"
     says += size if leak.fault != "blind" else ""
     lines = [f"{leak.fault.upper()} [{leak.setting}]: {says}"]
     if leak.ways:

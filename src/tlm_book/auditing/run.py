@@ -126,6 +126,8 @@ def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
     for words, at in found.tried.items():  # with one row there is nothing to replace
         several.setdefault(", ".join(str(n) for n in at if n > 1), []).append(words)
     tried = [f"{', '.join(words)} at n = {at}" for at, words in several.items()]
+    if trial.random:
+        tried.append("no removed rows, for here fewer rows draw other random numbers")
     name = f"{trial.name} (from {trial.tolerance:.0e})"
     auditor.notes.append((name, "; ".join(tried) or "nothing"))
     later = [np.triu(e, 1).max(initial=0.0) for e in (found.effects, auditor.effects)]
@@ -159,9 +161,10 @@ def grouped(lines: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def joined(group: Sequence[Leak]) -> Leak:
-    """One leak for several settings: the first, with all their names and ways."""
+    """One leak for several settings: the first in which rows show it, if there is one, with the names and ways of all."""
     ways = tuple(dict.fromkeys(way for leak in group for way in leak.ways))
-    return replace(group[0], setting="; ".join(leak.setting for leak in group), ways=ways)
+    first = next((leak for leak in group if leak.unit == "output"), group[0])
+    return replace(first, setting="; ".join(leak.setting for leak in group), ways=ways)
 
 
 def check_options(model: Any, options: Options) -> None:
@@ -262,11 +265,12 @@ def audit(
     `max_lookback=w`: row i should depend on rows i − w, …, i, and none before. `lengths`
     (default: 1, 2, 3, half, all but one, all), `modes`, `back_ends` ("math",
     "flash", "efficient", "cudnn", or a Hugging Face implementation) are what is
-    tried. `step(rows, state) → (output, state)` decodes row by row, with None as
-    first state; a Hugging Face cache is found without it. `vocab_size` bounds the
-    tokens drawn. `memory` in bytes bounds a batch. When weights × n² exceeds `work`,
-    the whole length is tried in the model's own precision with every suffix removed
-    once, and all else with 8 rows. On a terminal a bar shows the time that is left.
+    tried; where the model draws random numbers, no rows are removed.
+    `step(rows, state) → (output, state)` decodes row by row, with None as first state;
+    a Hugging Face cache is found without it. `vocab_size` bounds the tokens drawn.
+    `memory` in bytes bounds a batch. When weights × n² exceeds `work`, the whole
+    length is tried in the model's own precision with every suffix removed once, and
+    all else with 8 rows. On a terminal a bar shows the time that is left.
 
     The model is left as it was. ValueError or TypeError for inputs or an output that
     cannot be used. What fails at some lengths stands in the report as a problem; when

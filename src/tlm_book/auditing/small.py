@@ -56,8 +56,8 @@ def failing_cuts(
 def derivative_sizes(
     T: Callable[..., Tensor], X: Float[Tensor, "n d"], seed: int = 0
 ) -> Float[Tensor, "n n"]:
-    """|gᵀ J_ij| for all i and j: n copies of X, one backward pass.
-    (T-audit-derivative)
+    """The largest entry of |gᵀ J_ij| for all i and j: n copies of X, one
+    backward pass. (T-audit-derivative)
     """
     n = len(X)
     copies = X.detach().expand(n, *X.shape).clone().requires_grad_(True)
@@ -71,8 +71,8 @@ def derivative_sizes(
 
 
 def noise_of(T: Callable[..., Tensor], X: Float[Tensor, "n d"]) -> float:
-    """What a change must exceed: 16 times what one unit in the last place of each
-    input does, and 64 units of the largest output. (T-audit-noise)
+    """What a change must exceed: 16 times what one unit in the last place of
+    each input does, and 64 units of the largest output. (T-audit-noise)
     """
     base, eps = T(X).detach(), torch.finfo(X.dtype).eps
     signs = torch.randn(X.shape, generator=torch.Generator().manual_seed(1)).sign()
@@ -90,9 +90,10 @@ def first_culprit(
     c: int,
     noise: float,
 ) -> str | None:
-    """The path of the first call to return whose output differs for X and Y in the
-    rows 0, …, c while its input does not. Each module takes one matrix and returns
-    one. (T-audit-culprit)
+    """The path of the first call to return whose output differs for X and Y in
+    the rows 0, …, c while its input does not. Each call takes one matrix with a
+    row for each row of X, and returns one. None when there is no such call before
+    the two runs go apart. (T-audit-culprit)
     """
 
     def trace(rows: Tensor) -> list[tuple[str, Tensor, Tensor]]:
@@ -110,7 +111,10 @@ def first_culprit(
             hook.remove()
         return calls
 
-    for (path, *before), (_, *after) in zip(trace(X), trace(Y)):
+    for (path, *before), (other, *after) in zip(trace(X), trace(Y)):
+        shapes = [(a.shape, b.shape) for a, b in zip(before, after)]
+        if path != other or any(a != b for a, b in shapes):
+            return None  # they do not make the same calls
         given, made = (apart(a, b) > noise for a, b in zip(before, after))
         if made and not given:
             return path
@@ -121,9 +125,9 @@ def first_culprit(
 
 
 class SmallReport(NamedTuple):
-    """What `small_audit` found: the cuts at which a replaced and a removed suffix is
-    noticed, the pairs (i, j) with a derivative of row i by the later row j, and the
-    path of the module that was first to be at fault.
+    """What `small_audit` found: the cuts at which a replaced and a removed suffix
+    is noticed, the pairs (i, j) with a derivative of row i by the later row j, and
+    the path of the module that was first to be at fault.
     """
 
     replaced: set[int]

@@ -234,11 +234,17 @@ class Findings:
                 for way in other.ways[fault]:
                     self.add(fault, way, n, witness)
 
+    def witnesses(self, fault: str) -> dict[int, Witness]:
+        """At each length the strongest, in one unit: where rows show a leak, what derivatives alone show at other lengths is left out."""
+        at = self.witness[fault]
+        in_rows = {n: w for n, w in at.items() if w.other is not w.x}
+        return in_rows if fault == "future" and in_rows else at
+
     def strongest(self, fault: str) -> Witness:
-        return max(self.witness[fault].values(), key=lambda w: w.size)
+        return max(self.witnesses(fault).values(), key=lambda w: w.size)
 
     def handiest(self, fault: str) -> Witness:
         """A short witness, when it is not much weaker than the strongest: for the search of the culprit."""
-        at, most = self.witness[fault], self.strongest(fault).size
+        at, most = self.witnesses(fault), self.strongest(fault).size
         fit = [n for n, w in at.items() if w.size >= 1e-2 * most]
         return at[min(fit, key=lambda n: (n < 6, n if n >= 6 else -n))]

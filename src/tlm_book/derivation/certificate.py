@@ -53,8 +53,9 @@ _PAIRS = {"masked softmax of scores": "MaskedSoftmax", "softmax of scores": "Sof
 class Assumption:
     """What a certificate takes for granted of one leaf, which stands at `places` places of the tree.
 
-    `form` is what the leaf computes, in Coq's words; `checks` are the statements whose checks try it. They are none for a
-    leaf that a rule outside the book declares: there the declared kind itself is assumed.
+    `form` is what the leaf computes, in Coq's words; `checks` are the statements whose checks try the book's leaves for which
+    the same reason is given. They are none for a leaf that a rule outside the book declares: there the declared kind itself is
+    assumed.
     """
 
     subject: str
@@ -68,7 +69,17 @@ class Assumption:
 
 def _form(leaf: ProofNode) -> Form:
     declared = Form(f"(Declared {COQ_KINDS[leaf.kind]})", f"it is {leaf.kind.value}, says a rule outside the book", ())
+    if leaf.declared:
+        return declared
     return LEAF_FORMS.get(f"{leaf.subject}: {leaf.reason}") or LEAF_FORMS.get(leaf.reason) or declared
+
+
+_Key = tuple[str, str, Kind, str]
+
+
+def _key(leaf: ProofNode) -> _Key:
+    """Leaves of which the same is said, and the same assumed."""
+    return leaf.subject, leaf.reason, leaf.kind, _form(leaf).coq
 
 
 def _nodes(root: ProofNode) -> list[ProofNode]:
@@ -82,13 +93,13 @@ def _nodes(root: ProofNode) -> list[ProofNode]:
 
 def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
     """What the certificate of this tree takes for granted, leaf by leaf. (T-derivation-sound)"""
-    places: dict[tuple[str, str, Kind], int] = {}
+    places: dict[_Key, int] = {}
+    forms: dict[_Key, Form] = {}
     for step in _nodes(proof):
         if not step.premises:
-            key = step.subject, step.reason, step.kind
-            places[key] = places.get(key, 0) + 1
-    leaves = {(step.subject, step.reason, step.kind): _form(step) for step in _nodes(proof) if not step.premises}
-    return tuple(Assumption(*key, form.coq, form.formula, form.checks, places[key]) for key, form in leaves.items())
+            key = _key(step)
+            places[key], forms[key] = places.get(key, 0) + 1, _form(step)
+    return tuple(Assumption(*key, form.formula, form.checks, places[key]) for key, form in forms.items())
 
 
 def _expects_proof(proof: ProofNode) -> None:
@@ -108,7 +119,7 @@ class _Writer:
     """Numbers the different leaves and the different nodes of a tree, and writes a line or two for each."""
 
     def __init__(self, leaves: tuple[Assumption, ...]) -> None:
-        self.leaf = {(leaf.subject, leaf.reason, leaf.kind): number for number, leaf in enumerate(leaves)}
+        self.leaf: dict[_Key, int] = {(leaf.subject, leaf.reason, leaf.kind, leaf.form): number for number, leaf in enumerate(leaves)}
         self.number: dict[tuple[str, str, Kind], int] = {}
         self.lines: list[str] = []
 
@@ -127,7 +138,7 @@ class _Writer:
     def term(self, step: ProofNode) -> str:
         """This node as a term, of the nodes below it."""
         if not step.premises:
-            return f"Leaf {self.leaf[step.subject, step.reason, step.kind]}"
+            return f"Leaf {self.leaf[_key(step)]}"
         if step.reason == AGREES:  # the tree is its author's, below
             return self.term(step.premises[0])
         below = [f"node_{self.node(premise)}" for premise in step.premises]

@@ -46,3 +46,6 @@ class ProofNode(Protocol):
 
     @property
     def premises(self) -> "tuple[ProofNode, ...]": ...
+
+    @property
+    def declared(self) -> bool: ...

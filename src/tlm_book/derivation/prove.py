@@ -29,7 +29,7 @@ def conclusion(leaves: tuple[Assumption, ...], verdict: coq.Verdict) -> str:
     return (
         "Proved by Coq, without axioms: every operator that this derivation denotes is autoregressive,\n"
         "in exact arithmetic, whatever the weights.\n"
-        f"Assumed of the {len(leaves)} kinds of leaves:\n{listed}\n"
+        f"Assumed of the {len(leaves)} leaves:\n{listed}\n"
         "The checks stand in the book's chapters; tests/unit/test_derivations.py tries all leaves on random models."
     )
 

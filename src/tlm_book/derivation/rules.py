@@ -1,6 +1,8 @@
 """What is known of a torch module: a rule for each type of module, and `derive`, which applies them."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ __all__ = ["register_rule", "derive"]
 Rule = Callable[[Any], Derivation]  # of modules of one type
 _R = TypeVar("_R", bound=Rule)
 _RULES: dict[type[nn.Module], Rule] = {}
+_PARTS: ContextVar[list[Derivation] | None] = ContextVar("_PARTS", default=None)  # derived by the rule that runs
 
 
 def register_rule(module_type: type[nn.Module]) -> Callable[[_R], _R]:
@@ -50,6 +53,8 @@ def _why_touched(module: nn.Module) -> str:
         return "a hook may change what it computes"
     if getattr(module, "_compiled_call_impl", None) is not None:
         return "compiled: another program computes it"
+    if getattr(module, "watch", None) is not None:
+        return "watched: what watches it may change what it computes"
     if any(callable(getattr(type(module), name, None)) for name in vars(module)):
         return "one of its methods is replaced"
     held: list[dict[str, Any]] = [module._parameters, module._buffers, vars(module)]
@@ -86,6 +91,14 @@ def derive(module: nn.Module) -> Derivation:
     derivation below; unproved `[…, refuted …]`; or a leaf `[…, not checked]`, where no
     input was found on which the module runs.
     """
+    proof = _derive(module)
+    asked_by = _PARTS.get()
+    if asked_by is not None:
+        asked_by.append(proof)
+    return proof
+
+
+def _derive(module: nn.Module) -> Derivation:
     came = type(module).__name__
     is_module = isinstance(module, nn.Module)
     expects(is_module, "module", came, "a torch.nn.Module", TypeError)
@@ -93,8 +106,12 @@ def derive(module: nn.Module) -> Derivation:
         return primitive(came, Kind.UNPROVED, why)
     if type(module) not in _RULES:
         return primitive(came, Kind.UNPROVED, "no rule for this type; help(derive) shows how to write one")
-    rule = _RULES[type(module)]
-    proof = rule(module)
+    rule, parts = _RULES[type(module)], list[Derivation]()
+    token = _PARTS.set(parts)
+    try:
+        proof = rule(module)
+    finally:
+        _PARTS.reset(token)
     expects_derivation(f"what the rule for {came} returns", proof)
     if proof.kind is not Kind.UNPROVED:
         for part in module.modules():  # also parts at which the rule did not look
@@ -102,13 +119,26 @@ def derive(module: nn.Module) -> Derivation:
                 why = f"{type(part).__name__} inside: {why}"
                 return Derivation(proof.subject, Kind.UNPROVED, why, proof.premises)
         if not of_the_book(rule):
-            return _as_tried(module, proof)
+            return _as_tried(module, proof, parts)
     return proof
 
 
-def _as_tried(module: nn.Module, proof: Derivation) -> Derivation:
+def _as_tried(
+    module: nn.Module, proof: Derivation, parts: list[Derivation]
+) -> Derivation:
     """What a rule from outside the package says, after its trial."""
     verdict, name = tried(module, proof.kind), type(module).__name__
     if verdict == AGREES:
-        return Derivation(name, proof.kind, AGREES, (proof,))
+        return Derivation(name, proof.kind, AGREES, (_declared(proof, parts),))
     return primitive(name, Kind.UNPROVED if verdict == REFUTED else proof.kind, verdict)
+
+
+def _declared(proof: Derivation, parts: list[Derivation]) -> Derivation:
+    """The same tree, with a mark at the leaves that are the rule's own, and no part
+    that `derive` has derived for it."""
+    if any(proof is part for part in parts):
+        return proof
+    if not proof.premises:
+        return replace(proof, declared=True)
+    premises = tuple(_declared(premise, parts) for premise in proof.premises)
+    return replace(proof, premises=premises)

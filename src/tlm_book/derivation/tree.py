@@ -14,13 +14,15 @@ __all__ = ["Derivation"]
 @dataclass(frozen=True)
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
-    `premises`. Its text is the tree; `plot` draws it.
+    `premises`. Its text is the tree; `plot` draws it. `declared` marks a leaf that a
+    rule from outside the book has made.
     """
 
     subject: str
     kind: Kind
     reason: str
     premises: tuple["Derivation", ...] = ()
+    declared: bool = False
 
     @property
     def autoregressive(self) -> bool:
