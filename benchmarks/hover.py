@@ -7,13 +7,12 @@ the processor time of its main thread, which a busy machine does not lengthen: a
 """
 
 import argparse
-import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from playwright.sync_api import sync_playwright
-from site_pages import ARGUMENTS, ROOT
+from site_pages import ARGUMENTS, ROOT, browser_path
 
 from tlm_book.viewer import attention
 
@@ -59,10 +58,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks")
     options = parser.parse_args()
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     lines = ["| picture | median ms | 95th percentile ms | of it script ms |", "| --- | ---: | ---: | ---: |"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=ARGUMENTS)
         for name, form, against in (("matrix", "matrix", None), ("edges", "edges", None), ("two matrices", "matrix", (0, 1))):
             spent = hovers(browser, picture(form, against))
             (middle, script), (high, _) = np.median(spent, axis=0), np.percentile(spent, 95, axis=0)

@@ -8,14 +8,13 @@ thread: waiting does not count, yet beside other work, with which it shares cach
 """
 
 import argparse
-import shutil
 import statistics
 import tempfile
 from pathlib import Path
 
 from harness import about, machine
 from playwright.sync_api import sync_playwright
-from site_pages import ARGUMENTS, ROOT
+from site_pages import ARGUMENTS, ROOT, browser_path
 
 from tlm_book import small_world
 from tlm_book.viewer import playground
@@ -84,9 +83,8 @@ def main():
     out = parser.parse_args().out
     model, tokenizer = small_world.model()
     text = tokenizer.decode(tokenizer.encode(small_world.stories(1, seed=1, levels=(4,))[0])[:64])
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=list(ARGUMENTS))
         found = [measured(browser, model, tokenizer, text, worker) for worker in (True, False)]
         facts = machine(chromium=browser.version)
         browser.close()

@@ -39,6 +39,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def browser_path() -> str:
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return path or sys.exit("needed: chromium or google-chrome on the path")
+
+
 def measure(browser, address, rounds=3):
     """Bytes by kind of file, the most of some rounds; first contentful paint and readiness in ms, the best of them."""
     found = []
@@ -68,9 +73,9 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks")
     options = parser.parse_args()
     pages = sorted(path.relative_to(options.site).as_posix() for path in options.site.glob("book/*.html"))
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if not pages or path is None:
-        sys.exit("needed: a built site (make book) and chromium or google-chrome on the path")
+    path = browser_path()
+    if not pages:
+        sys.exit("needed: a built site (make book)")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=options.site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with sync_playwright() as playwright:

@@ -510,6 +510,17 @@ def test_a_model_of_either_form_is_proved_loaded_and_told_apart(tmp_path):
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), timeout=60).stdout == "8\n"
 
 
+def test_readme_s_way_to_a_trained_model(text, tmp_path):
+    """The call of README, with fewer steps, beside a text of that name."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "train_files(" in block]
+    (tmp_path / "essays.txt").symlink_to(text)
+    short = block.replace("steps=500", "steps=4, warmup=1, d_model=8, layers=1, heads=2, context=8")
+    run = subprocess.run([sys.executable, "-c", short], capture_output=True, text=True, encoding="utf-8", env=environment(), cwd=tmp_path, timeout=300)
+    assert short != block and run.returncode == 0 and "held-out" in run.stdout, run.stderr + run.stdout
+    assert (tmp_path / "my-model" / "model.safetensors").is_file()
+
+
 def test_readme_s_way_from_a_trained_model_to_its_text(trained, tmp_path):
     """The lines of README, as they stand there, beside the folder that train has made."""
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

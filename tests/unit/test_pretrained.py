@@ -38,6 +38,7 @@ from tlm_book.pretrained.marian import marian_pairs
 from tlm_book.pretrained.names import turned
 from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
+from tlm_book.translation import TranslationReader
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -423,6 +424,22 @@ def test_translation_stops_and_never_writes_padding():
         assert pretrained.translate_marian(model, LETTERS, ["a"]) == [""]
 
 
+def test_a_text_that_holds_the_number_of_the_padding_is_read_whole(monkeypatch):
+    """What is hidden is what was filled up, and not what looks like it."""
+    torch.manual_seed(0)
+    model, masks = EncoderDecoder(marian_preset(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7)).eval(), []
+    tokenizer = LETTERS._replace(vocab={**LETTERS.vocab, "p": LETTERS.padding})
+    assert tokenizer.encode("apa") == [3, 2, 5, 2, 0]
+
+    def reader(model, source, key_mask):
+        masks.append(key_mask.tolist())
+        return TranslationReader(model, source, key_mask)
+
+    monkeypatch.setattr(pretrained.marian_text, "TranslationReader", reader)
+    pretrained.translate_marian(model, tokenizer, ["apa", "a"])
+    assert masks == [[[True] * 5, [True] * 3 + [False] * 2]]
+
+
 # Files that do not fit
 
 
@@ -640,7 +657,8 @@ class Hub(types.ModuleType):
 
     def HfApi(self):
         offer = dict(is_pull_request=True, author="SFconvertbot", title="Adding `safetensors` variant of this model", status="open", git_reference="refs/pr/7")
-        others = [{"author": "someone", "git_reference": "refs/pr/1"}, {"is_pull_request": False}, {"title": "Typo"}, {"status": "closed"}, {}]
+        others = [{"author": "someone"}, {"is_pull_request": False}, {"title": "Typo"}, {"status": "closed"}]
+        others = [other | {"git_reference": f"refs/pr/{k}"} for k, other in enumerate(others)] + [{}]
         return types.SimpleNamespace(get_repo_discussions=lambda name: [types.SimpleNamespace(**offer | other) for other in others])
 
 

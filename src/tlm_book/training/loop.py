@@ -238,22 +238,20 @@ def train(
 
     ValueError when a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or of another run; OSError when one cannot be
-    written; FileExistsError for a folder in which another process trains; KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step
-    has a checkpoint. `Diverged`, a ValueError too, when the loss is no longer finite: its
+    written; FileExistsError for a folder in which another process trains;
+    KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step has a
+    checkpoint. `Diverged`, a ValueError too, when the loss is no longer finite: its
     `.result` holds the best weights until then. The checkpoints that were there stay.
     """
     expects_text("train_tokens", train_tokens)
     expects_text("validation_tokens", validation_tokens)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
+    sizes = {"tokens": len(train_tokens), "held out": len(validation_tokens)}
     run: dict[str, dict[str, Any]] = {
         "model": dataclasses.asdict(model_config),
         "training": dataclasses.asdict(config),
-        "text": {
-            "tokens": len(train_tokens),
-            "held out": len(validation_tokens),
-            "start": start,
-        },
+        "text": {**sizes, "start": start},
     }
     generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
     keeper = _keeper(folder, keep, run, dist)
@@ -274,15 +272,9 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
+        place = {"rank": dist.rank, "world_size": dist.world_size}
         steps_from = partial(
-            iter_steps,
-            model,
-            optimizer,
-            train_tokens,
-            n,
-            start,
-            rank=dist.rank,
-            world_size=dist.world_size,
+            iter_steps, model, optimizer, train_tokens, n, start, **place
         )
         if plot and dist.rank == 0:
             draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)
@@ -299,16 +291,12 @@ def train(
                 log.append(entry)
                 measured = due(len(log), config)
                 if measured:
-                    loss = evaluate(
-                        model, validation_tokens, n, start, context=n // 2
-                    )
+                    loss = evaluate(model, validation_tokens, n, start, context=n // 2)
                     if not math.isfinite(loss):
                         what = f"loss on the held-out text: got {loss}"
                         raise Diverged(what, n, config, len(log) - 1)
                     entry["held_out"] = loss
-                    bar.set_postfix_str(
-                        f"loss {entry['loss']:.3f}, held out {loss:.3f}"
-                    )
+                    bar.set_postfix_str(f"loss {entry['loss']:.3f}, held out {loss:.3f}")
                 for observer in observers:
                     if (revised := observer(log, config)) is not None:
                         config, bar.total = revised, revised.steps
