@@ -15,7 +15,6 @@ Writes tokenization.json, tokenization.md and tokenization.svg.
 
 import argparse
 import ast
-import functools
 import gzip
 import hashlib
 import json
@@ -48,6 +47,10 @@ State = TypeVar("State")
 
 
 # The corpus
+
+TRAINING = ("seconds", "their time / ours", "peak MB")
+ENCODING = ("cold MB/s", "warm MB/s", "cold: ours / theirs", "warm: ours / theirs", "peak MB")
+
 
 def roff(text: str) -> str:
     """The prose of a manual page: macro lines and escapes removed."""
@@ -321,17 +324,27 @@ def rounded(row: dict) -> dict:
     return row | {name: int(float(f"{row[name]:.2g}")) for name in ("seconds", "their time / ours")}
 
 
-def text_of(report: harness.Report) -> str:
-    corpus = report["corpus"]
-    slow = sum(row["engine"] in SLOW.values() for row in report["training"])
-    timed = "the rescanning trainer and the specification are" if slow == 2 else "the rescanning trainer is"
-    threads = " unless the row says otherwise" * any("threads" in row["engine"] for row in report["training"])
-    slower = "" if report.get("tiktoken") == "encode_ordinary" else ", and *tiktoken* its `encode_ordinary_batch`, which is slower than `encode_ordinary`"
+def page(found: harness.Entries) -> str:
+    """The machines side by side, and below them what was measured of each, and on which text."""
+    training = harness.abreast({name: list(map(rounded, report["training"])) for name, report in found.items()}, ("MB", "engine"), TRAINING, TRAINING[:2])
+    training.sort(key=lambda row: row["MB"])
+    encoding = harness.abreast({name: report["encoding"] for name, report in found.items()}, ("engine",), ENCODING, ENCODING[:2])
+    return (
+        f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread unless the row says otherwise; all find the same merges; what is"
+        f" extrapolated is timed for {3 * RESCANS} of {VOCAB_SIZE - 256:,} merges)\n\n{harness.table(training)}\n\n{harness.measured(found)}\n\n"
+        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its"
+        f" `encode_batch_fast`\n\n{harness.table(encoding)}\n\n{harness.measured(found)}\n\n{harness.sections(found, about)}"
+    )
+
+
+def about(report: harness.Report) -> str:
+    """On which text, how often, and the columns that the tables above leave out."""
+    corpus, rows = report["corpus"], report["encoding"]
+    slower = "" if report.get("tiktoken") == "encode_ordinary" else " *tiktoken* is its `encode_ordinary_batch`, which is slower than `encode_ordinary`."
     parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
     return (
-        f"Training a vocabulary of {VOCAB_SIZE:,} with GPT-2's pattern (all engines on one thread{threads}; all find the same merges;"
-        f" {timed} timed for {3 * RESCANS} of {VOCAB_SIZE - 256:,} merges and extrapolated)\n\n{harness.table(list(map(rounded, report['training'])))}\n\n"
-        f"Encoding {ENCODED} MB on one thread, a fresh engine (cold) and the same texts again (warm); all find the same tokens. *tokenizers, fast* is its `encode_batch_fast`{slower}\n\n{harness.table(report['encoding'])}\n\n"
+        f"Memory.\n\n{harness.table([{'MB': row['MB'], 'engine': row['engine'], 'peak MB': row['peak MB']} for row in report['training'] if row['peak MB']])}\n\n"
+        f"Encoding.{slower}\n\n{harness.table([{name: row[name] for name in ('engine', *ENCODING[2:])} for row in rows])}\n\n"
         f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {harness.about(report['machine'])}.\n"
     )
 
@@ -343,9 +356,6 @@ def draw(report: harness.Report, axes: object) -> None:
     axes.set(xlabel="their time / ours")
 
 
-PAGE = functools.partial(harness.sections, text_of=text_of)
-
-
 def main() -> None:
     parser = harness.parser(__doc__, rounds=3)
     parser.add_argument("--cpu", action="store_true", help="processor time instead of time: for a machine that has other work")
@@ -354,7 +364,7 @@ def main() -> None:
     if options.child:
         return child(*options.child)
     if options.write:
-        return harness.rewrite(options.out, "tokenization", PAGE, draw)
+        return harness.rewrite(options.out, "tokenization", page, draw)
     if options.cpu:
         os.environ["BENCHMARK_CPU"] = "1"
     with tempfile.TemporaryDirectory() as name:
@@ -366,7 +376,7 @@ def main() -> None:
     versions = {library: version(library) for library in ("tokenizers", "tiktoken", "regex")}
     machine = harness.machine(**versions)
     report = {"machine": machine, "rounds": options.rounds, "clock": ", processor time" * options.cpu, "vocab_size": VOCAB_SIZE, "corpus": corpus, "training": training, "encoding": encoding, "tiktoken": "encode_ordinary"}
-    harness.write(options.out, "tokenization", report, PAGE, draw)
+    harness.write(options.out, "tokenization", report, page, draw)
 
 
 if __name__ == "__main__":

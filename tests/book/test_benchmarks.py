@@ -155,7 +155,7 @@ def test_the_figures_of_the_chapters_are_the_measured_ones():
                 assert cell["cell_type"] == "markdown" and quoting.quoted(text) == text, path.name
                 found += [(path.stem, match[2], match[4].count("\n")) for match in quoting.QUOTED.finditer(text)]
                 assert text.count("<!-- begin: benchmarks/") == len(quoting.QUOTED.findall(text))
-    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama")}
+    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama"), ("fast_tokenization", "tokenization")}
     assert all(lines >= 4 for _, name, lines in found if quoting.tables(name))
 
 
