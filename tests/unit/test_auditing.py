@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import warnings
+from collections import deque
 from types import SimpleNamespace
 
 import audit_zoo as zoo
@@ -243,7 +244,116 @@ def test_the_model_is_as_it_was_after_an_interruption():
     assert picture(model) == before and after[1:] == states[1:]
 
 
+class Keeps(nn.Module):
+    """Writes into containers at several depths, and draws from a generator that lies in one."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {"calls": [], "deep": ({"sizes": set()}, [{"last": deque([0, 1], maxlen=2)}])}
+        self.chance = [torch.Generator().manual_seed(3)]
+        self.tables = {"a": [torch.zeros(1)]}
+
+    def forward(self, x):
+        sizes, (inner,) = self.seen["deep"]
+        self.seen["calls"].append(len(x))
+        sizes["sizes"].add(x.shape)
+        inner["last"].append(x.shape[1])
+        inner["new"] = True
+        self.tables["a"][0].add_(1)
+        return x.cumsum(-2) + torch.randn(1, generator=self.chance[0]).to(x)
+
+
+def test_what_lies_in_containers_is_as_it_was():
+    model = Keeps()
+    before, state = copy.deepcopy(model.seen), model.chance[0].get_state()
+    report = audit(model, zoo.rows())
+    assert report.ok and not report.problems, report  # its own draws are repeated
+    assert model.seen == before and torch.equal(model.chance[0].get_state(), state) and model.tables["a"][0] == 0
+
+
+def test_a_container_that_refuses_to_be_filled_is_left_alone_when_nothing_changed():
+    class Frozen(dict):
+        def __setitem__(self, *pair):
+            raise TypeError("frozen")
+
+        clear = update = __setitem__
+
+    model = nn.Linear(zoo.D, zoo.D)
+    model.options = [Frozen(width=3)]
+    assert audit(model, zoo.rows()).ok and model.options[0]["width"] == 3
+
+
 # --- Options, other inputs, what cannot be decided
+
+
+class ToComplex(nn.Module):
+    """x + i·x or x + i·(mean of all rows)."""
+
+    def __init__(self, leaks):
+        super().__init__()
+        self.leaks = leaks
+
+    def forward(self, x):
+        return torch.complex(x, x.mean(-2, keepdim=True).expand_as(x) if self.leaks else x)
+
+
+class ToReal(nn.Module):
+    def forward(self, z):
+        return z.real + z.imag
+
+
+class Phases(nn.Module):
+    """Attention of complex rows, without a mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = nn.Linear(zoo.D, zoo.D, dtype=torch.complex64)
+
+    def forward(self, z):
+        weights = (z @ self.keys(z).mH).abs().softmax(-1)
+        return torch.complex(weights @ z.real, weights @ z.imag)
+
+
+def test_a_leak_that_complex_numbers_carry_is_named_where_it_is_made():
+    torch.manual_seed(0)
+    ends = nn.Linear(zoo.D, zoo.D), nn.Linear(zoo.D, zoo.D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch warns when an imaginary part is dropped
+        (mean,) = audit(nn.Sequential(ends[0], ToComplex(leaks=True), ToReal(), ends[1]), zoo.rows()).leaks
+        (mask,) = audit(nn.Sequential(ends[0], ToComplex(leaks=False), Phases(), ToReal()), zoo.rows()).leaks
+        (alone,) = audit(Phases(), torch.randn(2, 7, zoo.D, dtype=torch.complex64)).leaks
+    assert (mean.module, mean.type) == ("1", "ToComplex") and mean.cause.startswith("pooling")
+    for leak in mask, alone:
+        assert (leak.module, leak.cause) == ("2" if leak is mask else "", "mask missing: later rows are seen, in whatever order")
+        assert "eval, float64" in leak.setting and "derivatives" in leak.ways
+
+
+def test_complex_numbers_are_judged_in_double_precision():
+    z = torch.randn(2, 7, zoo.D, dtype=torch.complex64)
+    for model in (nn.Linear(zoo.D, zoo.D, dtype=torch.complex64), lambda z: z.cumsum(-2).conj()):
+        report = audit(model, z, modes=["eval"])
+        assert report.ok and report.tolerance < 1e-12 and "complex64 (from 8e-06)" in str(report.notes), report
+    rounded = audit(lambda x: x.to(torch.complex64).cumsum(-2).real.to(x), zoo.rows(), modes=["eval"])
+    assert rounded.ok and rounded.tolerance > 1e-6  # the units are those of the coarser type inside
+
+
+class Placed(nn.Module):
+    """The table of positions is registered before that of tokens."""
+
+    def __init__(self, places, tokens):
+        super().__init__()
+        self.places, self.tokens = nn.Embedding(places, zoo.D), nn.Embedding(tokens, zoo.D)
+
+    def forward(self, ids):
+        return self.tokens(ids) + self.places(torch.arange(ids.shape[-1]))
+
+
+@pytest.mark.parametrize("places, tokens", [(1024, 50), (12, 50), (9, 50)])
+def test_tokens_are_drawn_that_the_model_knows(places, tokens):
+    ids = torch.arange(9)[None]
+    model = Placed(places, tokens)
+    assert audit(model, ids).ok and not audit(nn.Sequential(model, zoo.NoMask()), ids).ok
+
 
 
 def test_encoders_and_windows():
@@ -446,6 +556,18 @@ def test_the_assertion_holds_the_report():
     assert assert_autoregressive(nn.Linear(zoo.D, 2), zoo.rows()) is None
     with pytest.raises(AssertionError, match="softmax over the sequence axis"):
         assert_autoregressive(nn.Softmax(1), zoo.rows())
+
+
+def test_findings_can_be_compared_and_kept_in_sets():
+    first, second = (audit(nn.Softmax(1), zoo.rows(), modes=["eval"]) for _ in range(2))
+    assert first.leaks[0] == first.leaks[0] and len({*first.leaks, *first.leaks}) == 1
+    assert first == first and first != second and len({first, second}) == 2
+
+
+def test_a_report_and_a_derivation_are_drawn_without_anywidget():
+    program = "import sys; sys.modules['anywidget'] = None; import matplotlib; matplotlib.use('Agg'); import torch, tlm_book.auditing as a, tlm_book.derivation as d"
+    program += "; a.audit(torch.nn.Softmax(1), torch.randn(2, 5, 3)).plot(); d.derive(torch.nn.Linear(2, 2)).plot(); print('drawn')"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "drawn\n"
 
 
 def test_the_report_can_be_drawn():

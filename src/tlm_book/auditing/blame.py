@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from tlm_book.auditing.derivatives import differentiable_inputs
 from tlm_book.auditing.tensors import (
+    as_real,
     attempt,
+    is_continuous,
     largest,
     map_tensors,
     row_changes,
@@ -93,6 +95,7 @@ def differ(
         a, b = a.index_select(axis, here), b.index_select(axis, there)
     if a.shape != b.shape or a.dtype != b.dtype:
         return True
+    a, b = as_real(a), as_real(b)
     if a.numel() == 0:
         return False
     gap = float(row_changes(a.reshape(1, 1, -1), b.reshape(1, 1, -1)).max())
@@ -141,11 +144,12 @@ def derivatives_of_calls(trial: Trial, found: Witness) -> tuple[list[Call], Call
 
     @torch.enable_grad()
     def depends(t: Tensor, axes: tuple[int, ...]) -> bool:
-        if not (t.requires_grad and t.is_floating_point()):
+        if not (t.requires_grad and is_continuous(t)):
             return False
         for axis in axes:
             t = t.index_select(axis, keep)
-        form = (t * torch.randn(t.shape, generator=draw).to(t)).nan_to_num(0.0, 0.0, 0.0)
+        t = as_real(t)
+        form = (t * torch.randn(t.shape, generator=draw, device=draw.device).to(t)).nan_to_num(0.0, 0.0, 0.0)
         kept = partial(torch.autograd.grad, retain_graph=True, allow_unused=True)
         grads = kept(form.sum(), leaves, materialize_grads=True)
         return any(bool(g.reshape(*found.x.shape[:2], -1)[:, column].any()) for g in grads)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Inexact, Int, Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.blame import Call
@@ -20,7 +20,14 @@ from tlm_book.auditing.softmaxes import (
     what_softmaxes_see,
 )
 from tlm_book.auditing.state import seed_everything
-from tlm_book.auditing.tensors import attempt, largest, map_tensors, tensors_in
+from tlm_book.auditing.tensors import (
+    as_real,
+    attempt,
+    is_continuous,
+    largest,
+    map_tensors,
+    tensors_in,
+)
 from tlm_book.auditing.trial import Trial
 
 
@@ -37,6 +44,12 @@ class Behaviour:
     softmax: str  # what a softmax inside is given
 
 
+def normal(shape: Sequence[int], draw: torch.Generator, like: Shaped[Tensor, "..."]) -> Inexact[Tensor, "..."]:
+    """Normal numbers of this shape, real or complex as those of `like`, beside it."""
+    kind = torch.complex64 if like.is_complex() else None
+    return torch.randn(shape, generator=draw, dtype=kind, device=draw.device).to(like)
+
+
 def replay(trial: Trial, call: Call, change: Callable[[Tensor, int], Tensor]) -> Shaped[Tensor, "n e"]:
     """The module again, on changed inputs; the first output with rows, rows first."""
     axes = iter(call.axes)
@@ -51,7 +64,7 @@ def replay(trial: Trial, call: Call, change: Callable[[Tensor, int], Tensor]) ->
         return trial.rows(args[0])[0]
     outputs = zip(tensors_in(call.module(*args, **kwargs)), call.axes[call.inputs() :])
     y, axis = next((y, along[0]) for y, along in outputs if along)
-    return y.movedim(axis, 0).reshape(y.shape[axis], -1)
+    return as_real(y.movedim(axis, 0)).reshape(y.shape[axis], -1)
 
 
 def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
@@ -61,9 +74,8 @@ def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
     def put(t: Tensor, axis: int, rows: Sequence[int]) -> Tensor:
         where = torch.tensor(rows, device=t.device)
         old = t.index_select(axis, where)
-        if t.is_floating_point():
-            new = torch.randn(old.shape, generator=draw).to(t)
-            new = new * (t.std() + 1e-3) + t.mean()
+        if is_continuous(t):
+            new = normal(old.shape, draw, t) * (t.std() + 1e-3) + t.mean()
         else:
             new = old.logical_not() if t.dtype == torch.bool else (old + 1) % vocab
         return t.clone().index_copy(axis, where, new)
@@ -82,7 +94,7 @@ def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
     order = torch.tensor([*range(cut), *range(n - 1, cut - 1, -1)], device=y.device)
     turned = run(lambda t, axis: t.index_select(axis, order))[:cut]
     rows = [t.movedim(a[0], 0) for t, a in zip(call.tensors(), call.axes) if len(a) == 1]
-    given = rows[0].reshape(n, -1).double() if rows else y
+    given = as_real(rows[0]).reshape(n, -1).double() if rows else y
     sees = lambda change: attempt(what_softmaxes_see, lambda: run(change), n) or ""
     softmax = weak_or_open(sees(lambda t, axis: t.clone()), (sees(partial(put, rows=range(n))) for _ in range(8)))
     return Behaviour(
@@ -97,11 +109,11 @@ def sees_only_sums(run: Callable[..., Tensor], y: Float[Tensor, "n e"], cut: int
     """Is it the same to the rows before the cut whether a number is added to the last row or to that before it?"""
 
     def add(t: Tensor, axis: int, row: int) -> Tensor:
-        if not t.is_floating_point():
+        if not is_continuous(t):
             return t.clone()
         draw = torch.Generator().manual_seed(7)
         shape = [1 if a == axis else size for a, size in enumerate(t.shape)]
-        more = torch.randn(shape, generator=draw).to(t) * (t.std() + 1e-3)
+        more = normal(shape, draw, t) * (t.std() + 1e-3)
         return t.index_add(axis, torch.tensor([row], device=t.device), more)
 
     if len(y) - cut < 2:

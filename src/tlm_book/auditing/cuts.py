@@ -24,12 +24,13 @@ def fresh_rows(trial: Trial, x: Shaped[Tensor, "batch n *d"], kind: int, draw: t
     """Rows to put in the place of others: of the same kind, but different."""
     if trial.inputs.tokens:
         vocab = trial.plan.vocab_size
-        new = torch.randint(vocab, x.shape, generator=draw).to(x)
+        new = torch.randint(vocab, x.shape, generator=draw, device=draw.device).to(x)
         new = x[:, :1].expand_as(x) if kind % 2 else new
         return torch.where(new == x, (new + 1) % vocab, new)
     if kind % 2:
         return -3 * x.flip(1) + x[:, :1]  # larger, and in another order
-    like = torch.randn(x.shape, generator=draw, dtype=torch.float32).to(x)
+    kind_of_number = torch.complex64 if x.is_complex() else torch.float32
+    like = torch.randn(x.shape, generator=draw, dtype=kind_of_number, device=draw.device).to(x)
     return x.mean() + like * (x.std() if x.numel() > 1 and x.std() > 0 else 1.0)
 
 

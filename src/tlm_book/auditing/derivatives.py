@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.cuts import single_row_effects
-from tlm_book.auditing.tensors import attempt, spread_out, tensors_in
+from tlm_book.auditing.tensors import as_real, attempt, spread_out, tensors_in
 from tlm_book.auditing.trial import Findings, Trial, Witness
 
 
@@ -67,7 +67,7 @@ def row_gradients(
         trial.plan.bar(2 * len(some) * x.shape[1])
         by_tokens = trial.inputs.tokens and grads[0].shape[:-1] == trial.inputs.back(copies).shape
         rows_of = [trial.inputs.canonical(g) if by_tokens else g for g in grads]
-        found.append(torch.cat([g.reshape(len(some), x.shape[1], -1) for g in rows_of], -1))
+        found.append(torch.cat([as_real(g).reshape(len(some), x.shape[1], -1) for g in rows_of], -1))
     return torch.cat(found)
 
 
@@ -77,16 +77,16 @@ def derivative_pattern(trial: Trial, n: int, rows: Sequence[int]) -> tuple[Float
     """
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
     y = trial.base(n)
-    like = y if y.is_floating_point() else torch.ones((), dtype=torch.float64)
-    normal = lambda: torch.randn(len(rows), y.shape[2], generator=draw).to(like)
+    dtype = y.dtype if y.is_floating_point() else torch.float64
+    normal = lambda: torch.randn(len(rows), y.shape[2], generator=draw, device=draw.device).to(y.device, dtype)
     forms = normal()
     grads = row_gradients(trial, x, rows, forms)
     if grads is None or not grads.isfinite().all():
         return None
     size = grads.abs().amax(-1)
     top = float(size.max()) or 1.0
-    later = torch.arange(n)[None] > torch.tensor(list(rows))[:, None]
-    later = later.to(size.device) & (size > 0)
+    columns, which = (torch.tensor(list(places), device=size.device) for places in (range(n), rows))
+    later = (columns > which[:, None]) & (size > 0)
     sure = later & (size > 2**12 * trial.eps * top)
     if not sure.any() and later.any():
         sure = true_derivatives(trial, x, rows, later, grads, [forms, *(normal() for _ in range(3))])

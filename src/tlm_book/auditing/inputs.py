@@ -30,7 +30,7 @@ class Inputs:
         least, got = 1 + (not self.tokens), f"a sequence of shape {tuple(x.shape)}"
         wants = "(batch, n) tokens or (batch, n, d) rows"
         expects(x.dim() >= least, "inputs", got, wants)
-        fits = axis is None or (isinstance(axis, int) and -x.dim() <= axis < x.dim())
+        fits = axis is None or -x.dim() <= axis < x.dim()
         expects(fits, "input_axis", axis, f"an axis of the sequence, of shape {tuple(x.shape)}")
         self.axis = (-least if axis is None else axis) % x.dim()
         others = [a for a in range(x.dim()) if a != self.axis]
@@ -99,12 +99,15 @@ def has_batch(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
 
 
 def vocabulary_size(inputs: Inputs, modules: Mapping[str, nn.Module], given: int | None) -> int:
-    """How many tokens there are: given, or the rows of the first embedding, or the largest token seen."""
+    """How many tokens there are: given, or by a configuration, or the rows of the smallest embedding that has one for each
+    token seen (another may hold positions), or the largest token seen.
+    """
     if given is not None or not inputs.tokens:
         return given or 2
     configs = [getattr(m, "config", None) for m in modules.values()]
     tables = [m for m in modules.values() if isinstance(m, nn.Embedding)]
     known = [getattr(config, "vocab_size", None) for config in configs]
-    known += [table.num_embeddings for table in tables]
     sizes = [size for size in known if isinstance(size, int)]
-    return sizes[0] if sizes else max(2, int(inputs.x.max()) + 1)
+    seen = int(inputs.x.max()) + 1
+    fits = [table.num_embeddings for table in tables if table.num_embeddings >= max(2, seen)]
+    return sizes[0] if sizes else min(fits, default=max(2, seen))

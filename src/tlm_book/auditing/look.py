@@ -8,7 +8,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tlm_book.auditing.tensors import tensor_of, tensors_in
+from tlm_book.auditing.tensors import is_continuous, tensor_of, tensors_in
 from tlm_book.auditing.trial import Trial, find_axes
 
 
@@ -27,7 +27,7 @@ class CoarsestType(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         given, made = (
-            [torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()]
+            [torch.finfo(t.dtype).eps for t in tensors if is_continuous(t)]
             for tensors in (tensors_in([args, kwargs]), tensors_in(output))
         )
         if given and made and max(made) > min(given):

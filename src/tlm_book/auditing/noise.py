@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Inexact, Shaped
 from torch import Tensor
 
 from tlm_book.auditing.cuts import fresh_rows
 from tlm_book.auditing.modules import takes_argument
-from tlm_book.auditing.tensors import attempt, largest, row_changes
+from tlm_book.auditing.tensors import (
+    attempt,
+    is_continuous,
+    largest,
+    row_changes,
+)
 from tlm_book.auditing.trial import Trial
 from tlm_book.checks import expects
 
@@ -67,9 +72,9 @@ def unmoved(trial: Trial, t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "*s"]:
 def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[Shaped[Tensor, "batch n *d"]]:
     """Inside, each weight and each number of the input is moved by one unit in its last place, up or down."""
     draw = torch.Generator().manual_seed(1)
-    signs = 2 * torch.randint(2, (4099,), generator=draw) - 1
+    signs = 2 * torch.randint(2, (4099,), generator=draw, device=draw.device) - 1
 
-    def moved(t: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+    def moved(t: Inexact[Tensor, "*s"]) -> Inexact[Tensor, "*s"]:
         factor = 1 + max(trial.eps, torch.finfo(t.dtype).eps) * signs.to(t)
         flat, other = t.flatten(), torch.empty_like(t).flatten()
         whole = len(flat) // len(signs) * len(signs)  # the same signs, over and over
@@ -78,13 +83,13 @@ def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator
         return other.view(t.shape)
 
     weights = [t for m in trial.modules.values() for t in m._parameters.values()]
-    held = {id(t): t for t in weights if t is not None and t.is_floating_point()}
+    held = {id(t): t for t in weights if t is not None and is_continuous(t)}
     before = []
     try:
         for t in held.values():
             before.append((t, unmoved(trial, t)))
             t.data = moved(t.data)
-        yield moved(x) if x.is_floating_point() else x
+        yield moved(x) if is_continuous(x) else x
     finally:
         for t, data in before:
             t.data = data.to(t.dtype, copy=True)

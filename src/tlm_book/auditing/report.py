@@ -34,7 +34,7 @@ class Leak:
     module: str | None = None
     type: str = ""
     cause: str = ""
-    sizes: Mapping[int, float] = field(default_factory=dict)
+    sizes: Mapping[int, float] = field(default_factory=dict, hash=False)
     unit: str = "output"
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ def growth(sizes: Mapping[int, float]) -> str:
     return f" (about n to the {np.polyfit(log_n, log_size, 1)[0]:.1f})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Report:
     """What `audit` found: `ok`, `leaks`, `problems` (what could not be decided), `notes` (what was tried, and in which
     precision) and `effects`, in which entry (i, j) is the change of output row i when the input rows from j on are replaced.

@@ -19,7 +19,14 @@ from tlm_book.auditing.report import Leak, Report
 from tlm_book.auditing.state import BACK_ENDS, back_end, cast_floats, on_copies
 from tlm_book.auditing.tensors import describe_error
 from tlm_book.auditing.trial import FEW, Findings, Options, Plan, Trial
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_numbers,
+    expects_one_of,
+    expects_positive,
+    expects_whole,
+    is_whole,
+)
 
 __all__ = ["audit", "assert_autoregressive"]
 
@@ -170,20 +177,23 @@ def joined(group: Sequence[Leak]) -> Leak:
 def check_options(model: Any, options: Options) -> None:
     expects(callable(model), "model", type(model).__name__, "a torch module or a callable", TypeError)
     expects_one_of("expects", options.expects, ("causal", "all"))
+    axes = {"row_axis": options.row_axis, "input_axis": options.input_axis}
+    expects_whole(**{name: axis for name, axis in axes.items() if axis is not None})
     lookback = options.max_lookback
     expects(lookback is None or not options.everywhere, "max_lookback", lookback, 'None with expects="all"')
-    whole = lookback is None or (isinstance(lookback, int) and lookback >= 0)
-    expects(whole, "max_lookback", lookback, "a whole number, at least 0")
+    whole = lookback is None or (is_whole(lookback) and lookback >= 0)
+    expects(whole, "max_lookback", repr(lookback), "a whole number, at least 0")
     several = lambda names: isinstance(names, Sequence) and not isinstance(names, str)
     expects(several(options.modes) and len(options.modes) > 0, "modes", repr(options.modes), "a list of some of 'eval', 'train'")
     expects(several(options.back_ends), "back_ends", repr(options.back_ends), "a list of names")
     for mode in options.modes:
         expects_one_of("modes", mode, ("eval", "train"))
     expects_positive(memory=options.memory)
+    expects_numbers(work=options.work)
     expects(options.work >= 0, "work", options.work, "a number of operations, at least 0")
     step, vocab = options.step, options.vocab_size
     expects(step is None or callable(step), "step", type(step).__name__, "a function (rows, state) → (output, state)", TypeError)
-    expects(vocab is None or (isinstance(vocab, int) and vocab >= 2), "vocab_size", vocab, "at least 2 tokens, or nothing could be replaced")
+    expects(vocab is None or (is_whole(vocab) and vocab >= 2), "vocab_size", repr(vocab), "at least 2 tokens, or nothing could be replaced")
 
 
 def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Options) -> None:
@@ -202,9 +212,9 @@ def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Opt
     expects(x.isfinite().all(), "inputs", "NaN or infinite numbers", "finite numbers")
     wants = f"whole numbers from 1 to {n}, the rows of the inputs"
     lengths = options.lengths if options.lengths is not None else [n]
-    expects(isinstance(lengths, Sequence), "lengths", lengths, "a list of " + wants)
+    expects(isinstance(lengths, Sequence) and not isinstance(lengths, str), "lengths", repr(lengths), "a list of " + wants)
     for m in lengths:
-        expects(isinstance(m, int) and 1 <= m <= n, "lengths", m, wants)
+        expects(is_whole(m) and 1 <= m <= n, "lengths", repr(m), wants)
     expects(any(m > 1 for m in lengths), "lengths", lengths, "one of them above 1; with one row there is no future")
 
 
@@ -272,8 +282,10 @@ def audit(
     length is tried in the model's own precision with every suffix removed once, and
     all else with 8 rows. On a terminal a bar shows the time that is left.
 
-    The model is left as it was. ValueError or TypeError for inputs or an output that
-    cannot be used. What fails at some lengths stands in the report as a problem; when
+    The model is left as it was: weights, modes, hooks, generators, and attributes with
+    the lists, sets and dictionaries in them. Only what it writes into objects of other
+    kinds stays there. ValueError or TypeError for inputs or an output that cannot be
+    used. What fails at some lengths stands in the report as a problem; when
     it was asked for (by `step`, `lengths`, `back_ends` or an `attention_mask`), the
     audit is not decided.
 

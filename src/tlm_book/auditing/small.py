@@ -26,12 +26,17 @@ def apart(A: Float[Tensor, "..."], B: Float[Tensor, "..."]) -> float:
     return float((A - B).detach().abs().max())
 
 
+def drawn(like: Float[Tensor, "..."], seed: int) -> Float[Tensor, "..."]:
+    """Normal numbers, as many as in `like`, of its type and on its device."""
+    chance = torch.Generator().manual_seed(seed)
+    return torch.randn(like.shape, generator=chance, device=chance.device).to(like)
+
+
 def other_suffix(
     X: Float[Tensor, "n d"], c: int, seed: int = 1000
 ) -> Float[Tensor, "n d"]:
     """X with random rows in place of the rows after c."""
-    fresh = torch.randn(X.shape, generator=torch.Generator().manual_seed(seed))
-    return torch.cat([X[: c + 1], fresh.to(X)[c + 1 :]])
+    return torch.cat([X[: c + 1], drawn(X, seed)[c + 1 :]])
 
 
 def failing_cuts(
@@ -61,9 +66,9 @@ def derivative_sizes(
     """
     n = len(X)
     copies = X.detach().expand(n, *X.shape).clone().requires_grad_(True)
-    rows = T(copies)[torch.arange(n), torch.arange(n)]  # row k of copy k
-    g = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
-    (derivative,) = torch.autograd.grad((rows * g.to(rows)).sum(), copies)
+    rows = T(copies)[range(n), range(n)]  # row k of copy k
+    g = drawn(rows, seed)
+    (derivative,) = torch.autograd.grad((rows * g).sum(), copies)
     return derivative.abs().amax(-1)
 
 
@@ -75,8 +80,7 @@ def noise_of(T: Callable[..., Tensor], X: Float[Tensor, "n d"]) -> float:
     each input does, and 64 units of the largest output. (T-audit-noise)
     """
     base, eps = T(X).detach(), torch.finfo(X.dtype).eps
-    signs = torch.randn(X.shape, generator=torch.Generator().manual_seed(1)).sign()
-    shaken = T(X * (1 + eps * signs.to(X)))
+    shaken = T(X * (1 + eps * drawn(X, 1).sign()))
     return max(16 * apart(shaken, base), 64 * eps * float(base.abs().max()))
 
 

@@ -1,28 +1,60 @@
 """All that a run could change, and how to put it back: an audit leaves a model as it was."""
 
 import contextlib
+import operator
 import random
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from tlm_book.auditing.tensors import tensors_in
+from tlm_book.auditing.tensors import is_continuous
+
+
+def held_by(modules: Sequence[nn.Module]) -> list[Any]:
+    """All that their attributes hold, each thing once: the attributes themselves, and what lies in dictionaries, lists, tuples, sets
+    and deques, at any depth.
+    """
+    found: dict[int, Any] = {}
+    waiting: list[Any] = [vars(m) for m in modules]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) not in found:
+            found[id(thing)] = thing
+            waiting += thing.values() if isinstance(thing, Mapping) else thing if isinstance(thing, list | tuple | set | deque) else ()
+    return list(found.values())
+
+
+def parts_of(container: Any) -> list[Any]:
+    """The entries of a list, set or deque; the keys of a dictionary, and then its values."""
+    return [*container, *(container.values() if isinstance(container, dict) else ())]
+
+
+def refill(container: Any, parts: list[Any]) -> None:
+    """Makes these the parts of a list, set, deque or dictionary."""
+    container.clear()
+    if isinstance(container, dict):
+        half = len(parts) // 2
+        for key, value in zip(parts[:half], parts[half:]):
+            container[key] = value
+    elif isinstance(container, set):
+        container.update(parts)
+    else:
+        container.extend(parts)
 
 
 class State:
     """All that a run could change in these modules and in the process, and how to put it back."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
-        own = [vars(m) for m in modules]
-        inside = [value for attributes in own for value in attributes.values()]
-        inside_too = [v for v in inside if isinstance(v, dict | list | set)]
-        self.containers = [(v, v.copy()) for v in own + inside_too]
-        held = [v for v in inside if isinstance(v, torch.Generator)]
-        self.generators = [(g, g.get_state()) for g in held]
-        self.tensors = {id(t): (t, t.data) for t in tensors_in(inside)}
+        held = held_by(modules)
+        self.containers = [(v, parts_of(v)) for v in held if isinstance(v, dict | list | set | deque)]
+        self.generators = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
+        self.tensors = {id(t): (t, t.data) for t in held if isinstance(t, Tensor)}
         leaves = [t for t, _ in self.tensors.values() if t.is_leaf]
         self.leaves = [(t, t.requires_grad, t.grad) for t in leaves]
         self.python, self.numpy = random.getstate(), np.random.get_state()
@@ -32,12 +64,10 @@ class State:
         self.dtype = torch.get_default_dtype()
 
     def put_back(self) -> None:
-        for value, copy in self.containers:
-            value.clear()
-            if isinstance(value, list):
-                value.extend(copy)
-            else:
-                value.update(copy)
+        for container, before in self.containers:
+            now = parts_of(container)
+            if len(now) != len(before) or not all(map(operator.is_, now, before)):
+                refill(container, before)
         for t, data in self.tensors.values():
             t.data = data
         for t, wants_grad, grad in self.leaves:
@@ -53,9 +83,18 @@ class State:
         torch.set_default_dtype(self.dtype)
 
 
+def type_in(precision: torch.dtype | None, t: Shaped[Tensor, "..."]) -> torch.dtype:
+    """The type of this tensor in that precision: itself for real numbers, pairs of it for complex ones, and the tensor's own for all
+    else, or for None.
+    """
+    if precision is None or not is_continuous(t):
+        return t.dtype
+    return precision.to_complex() if t.is_complex() else precision
+
+
 @contextlib.contextmanager
 def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterator[dict[int, Tensor]]:
-    """Inside, weights and buffers are copies, floating-point ones in this type; None keeps the types. Gives what they are copies of, by id.
+    """Inside, weights and buffers are copies, with numbers in this type; None keeps the types. Gives what they are copies of, by id.
 
     On leaving, also by an exception, attributes, hooks, modes, weights, buffers and generators are as before: a model that
     writes into its weights has spoiled a copy.
@@ -63,8 +102,7 @@ def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterat
     state = State(modules)
     try:
         for t, data in state.tensors.values():
-            to = dtype if dtype and data.is_floating_point() else data.dtype
-            t.data = data.to(to, copy=True)
+            t.data = data.to(type_in(dtype, data), copy=True)
             if t.is_leaf:
                 t.requires_grad_(False)
         if dtype:
@@ -89,11 +127,10 @@ def seed_everything(seed: int, generators: Sequence[tuple[torch.Generator, Tenso
 
 
 def cast_floats(thing: Any, dtype: torch.dtype, seen: dict[int, Tensor] | None = None) -> Any:
-    """Floating-point tensors in this type, at any depth; the same tensor stays one object."""
+    """Tensors with their numbers in this type, at any depth; the same tensor stays one object."""
     seen = {} if seen is None else seen
     if isinstance(thing, Tensor):
-        new = thing.to(dtype) if thing.is_floating_point() else thing
-        return seen.setdefault(id(thing), new)
+        return seen.setdefault(id(thing), thing.to(type_in(dtype, thing)))
     if isinstance(thing, Mapping):
         return {k: cast_floats(v, dtype, seen) for k, v in thing.items()}
     if type(thing) in (list, tuple):

@@ -73,9 +73,19 @@ def spread_out(places: Sequence[int], most: int) -> list[int]:
     return [places[round(k)] for k in np.linspace(0, len(places) - 1, most)]
 
 
+def is_continuous(t: Shaped[Tensor, "..."]) -> bool:
+    """Does it hold real or complex numbers, no tokens or truth values?"""
+    return t.is_floating_point() or t.is_complex()
+
+
+def as_real(t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "..."]:
+    """Complex numbers as pairs of real ones, (…, 2); all else as it is."""
+    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+
+
 def row_changes(a: Shaped[Tensor, "batch n e"], b: Shaped[Tensor, "#batch n e"]) -> Float[Tensor, "batch n"]:
     """(batch, row): the largest change in each row; equal infinities and equal NaN do not count, a new NaN counts without bound."""
-    a, b = a.detach(), b.detach()
+    a, b = (as_real(t.detach()).reshape(*t.shape[:2], -1) for t in (a, b))
     a, b = (t if t.is_floating_point() and t.element_size() > 2 else t.double() for t in (a, b))
     gap = (a - b).abs()
     if not a.shape[-1]:

@@ -11,8 +11,8 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.inputs import Inputs, cut_beside
-from tlm_book.auditing.state import seed_everything
-from tlm_book.auditing.tensors import attempt, tensor_of
+from tlm_book.auditing.state import held_by, seed_everything
+from tlm_book.auditing.tensors import as_real, attempt, tensor_of
 from tlm_book.checks import expects
 
 FEW = 8  # rows, for what is too dear at the whole length of a large model
@@ -87,8 +87,7 @@ class Trial:
     given: Mapping[int, Tensor] = field(default_factory=dict)  # the model's own weights, of which the trial has copies, by id
 
     def __post_init__(self) -> None:
-        held = [v for m in self.modules.values() for v in vars(m).values()]
-        held = [v for v in held if isinstance(v, torch.Generator)]
+        held = [v for v in held_by(list(self.modules.values())) if isinstance(v, torch.Generator)]
         self.generators = [(g, g.get_state()) for g in held]
         self.bases: dict[int, Tensor] = {}
         self.kept: dict[tuple[str, int], Any] = {}
@@ -144,7 +143,7 @@ class Trial:
 
 def as_rows(trial: Trial, y: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch m e"]:
     """An output as (batch, row, everything else)."""
-    y = torch.view_as_real(y) if y.is_complex() else y
+    y = as_real(y)
     if trial.batch_axis is None:
         y = y.movedim(trial.row_axis, 0)[None]
     else:

@@ -105,10 +105,11 @@ def _inputs(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             many = part.num_embeddings
-            yield torch.randint(many, (N,), generator=chance), torch.randint(many, (N,), generator=chance)
+            x, z = torch.randint(many, (2, N), generator=chance, device=chance.device)
+            yield x, z
         named = (vars(part).get(name) for name in ("in_features", "embed_dim", "d_model", "dim", "hidden_size", "width"))
         sizes += [size for size in named if type(size) is int]
     sizes += [size for weight in module.parameters() for size in weight.shape]
-    for size in dict.fromkeys([*sizes, 4]):
-        x, z = torch.randn(2, N, size, generator=chance, dtype=torch.float64).to(dtype)
+    for size in dict.fromkeys([*(size for size in sizes if size > 1), 4, 1]):  # `dim` may be an axis, −1 or 1
+        x, z = torch.randn(2, N, size, generator=chance, dtype=torch.float64, device=chance.device).to(dtype)
         yield x, z
