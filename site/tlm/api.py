@@ -6,6 +6,7 @@ chapter in its first line; the headings in it say in which section of the chapte
 """
 
 import ast
+import itertools
 import re
 import textwrap
 from pathlib import Path, PurePosixPath
@@ -81,7 +82,7 @@ def entries(source, module, names=None):
     chapter = chapter_of(text)
     sections = [(text.count("\n", 0, match.start()) + 1, match[1]) for match in SECTION.finditer(text)]
     defined, elsewhere = {}, {}
-    for node in tree.body:
+    for node in itertools.chain.from_iterable(part.body if isinstance(part, ast.Try) else [part] for part in tree.body):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign):

@@ -137,11 +137,11 @@ model, tokenizer = load("model", "cpu")
 words = tokenizer.encode("How the tide goes")
 assert len(words) > 2 and audit(model, torch.tensor([words]), modes=["eval"], progress=False).ok
 try:
-    import tlm_book.viewer
+    from tlm_book.viewer import attention
 except ImportError as error:
     assert "pip install 'tlm_book[viewer]'" in str(error), error
 else:
-    raise AssertionError("no widgets, and the viewer was imported")
+    raise AssertionError("no widgets, and a picture was imported")
 for name in ("matplotlib", "anywidget", "ipywidgets"):
     del sys.modules[name]
 from tlm_book.viewer import attention

@@ -296,6 +296,22 @@ def test_the_playground_wakes_with_the_named_head_chosen(own):
     assert page.evaluate(seen) == weights and picture.locator(".heads .chosen").get_attribute("aria-label") == name
 
 
+def test_of_a_long_story_the_end_is_told_and_that_is_said(asleep, small):
+    """On the page, and in the still picture before it wakes."""
+    page = asleep(viewport={"width": 360, "height": 800})
+    picture, (told, asked) = wake(page, "questions"), parts(STORIES[0])
+    long = "Lars was in the shed. " * 120 + told
+    assert not picture.locator(".cut").inner_text() and picture.locator(".cut").bounding_box() is None
+    picture.get_by_role("button", name="edit the story").click()
+    settled(page, lambda: picture.get_by_label("story", exact=True).fill(long))
+    assert picture.locator(".cut").inner_text() == "Only the last 279 tokens are read."
+    assert long.endswith(picture.locator(".told").inner_text()) and len(picture.locator(".told").inner_text()) > len(told)
+    still = questions(*small, [f"{long}\n{asked[0][0]} {asked[0][1]}\n"]).data["still"]
+    assert ">Only the last 279 tokens are read.<" in still
+    settled(page, lambda: picture.get_by_label("story", exact=True).fill(told))
+    assert not picture.locator(".cut").inner_text() and "are read" not in questions(*small, STORIES).data["still"]
+
+
 @needs_its_model
 def test_a_text_too_long_is_said_to_be_and_leaves_room_for_the_answer(own):
     page, picture = own(playground(*small_world.model(), begins=True, stories=STORIES, file="tiny"), "playground")

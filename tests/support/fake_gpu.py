@@ -160,6 +160,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     from tlm_book.tokenization import Tokenizer
     from tlm_book.training import TrainConfig, optimizer_for, train, train_step
     from tlm_book.transformer_lm import Config, TransformerLM
+    from tlm_book.viewer import playground, questions, show
 
     family = {"qwen2": {"n_kv_heads": 2}, "qwen3": {"n_kv_heads": 2}, "mistral": {"n_kv_heads": 2, "window": 3}, "mixtral": {"n_kv_heads": 2, "n_experts": 3}, "gemma": {"n_kv_heads": 1}}
     sizes = {"d_model": 16, "d_ff": 24, "n_layers": 2, "n_heads": 4, "max_len": 16}
@@ -217,6 +218,10 @@ def jobs() -> dict[str, Callable[[], Any]]:
     made["weights in fewer bits"] = lambda: generate(model("gpt2").eval(), tokens(3), 4, weights="bfloat16")
     made["beams"] = lambda: beam_search(model("gpt2").eval(), tokens(3), 4, width=2)
     made["encoder and decoder"] = translator
+    story = "Al was in.\nWho? Al.\n"
+    made["picture of attention"] = lambda: show(bytewise(), Tokenizer([]), "ab")
+    made["picture with questions"] = lambda: questions(bytewise(), Tokenizer([]), [story])
+    made["picture of a playground"] = lambda: playground(bytewise(), Tokenizer([]), stories=[story])
     made["audit"] = lambda: audit(model("gpt2"), tokens(2, 5), progress=False)
     return made
 

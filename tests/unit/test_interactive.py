@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
 from merging import merged
 
 from tlm_book.training import shipped
@@ -21,6 +22,7 @@ from tlm_book.viewer import (
     playground,
     sampling,
     softmax_temperature,
+    style,
 )
 from tlm_book.viewer.base import number
 from tlm_book.viewer.descent.view import RULES, SHAPES, SURFACES, path
@@ -78,6 +80,58 @@ def test_each_picture_is_drawn_into_a_file(picture, tmp_path):
         choice = "width"
     setattr(view, choice, {"step": 3, "position": 9, "temperature": 0.5, "epsilon": 0.01, "rate": 0.05, "width": 4}[choice])
     assert view.save(tmp_path / "c.svg").read_text(encoding="utf-8") != drawn  # what it shows now
+
+
+def lines_of(view) -> list[np.ndarray]:
+    """The points of each line drawn, one row for each."""
+    return [line.get_xydata() for line in view._figure().axes[0].lines]
+
+
+@pytest.mark.parametrize("position, offset", [(3, 4), (0, -2), (50, -50)])
+def test_the_hands_that_are_drawn_point_where_the_positions_do(position, offset):
+    view = clock_hands(20, position=position, offset=offset)  # ten clocks: two lines of them
+    lines = lines_of(view)
+    assert len(lines) == 3 * 10
+    for i, w in enumerate(view.data["omega"]):
+        circle, *hands = lines[3 * i : 3 * i + 3]
+        for (root, tip), p in zip(hands, (position, position + offset)):
+            assert np.allclose(root, circle[:-1].mean(0)) and np.allclose((tip - root) / np.hypot(*(tip - root)), [np.sin(p * w), np.cos(p * w)])
+            assert np.hypot(*(tip - root)) < np.hypot(*(circle[0] - root))
+    middles = [line[:-1].mean(0) for line in lines[::3]]
+    assert min(np.hypot(*(a - b)) for k, a in enumerate(middles) for b in middles[:k]) > 2  # none lies on another
+    assert [text.get_text() for text in view._figure().legends[0].get_texts()] == [f"at {position}", f"at {position + offset}"]
+
+
+def test_tokens_are_drawn_line_by_line_and_the_pair_is_marked():
+    texts = [f"word{i}" for i in range(30)]
+    view = merge_stepper([texts, [*texts[:28], "word28word29"]])
+    axes = view._figure().axes[0]
+    assert [text.get_text() for text in axes.texts] == texts
+    boxes = [(-round(box.get_y(), 6), box.get_x(), box.get_x() + box.get_width()) for box in axes.patches]
+    assert boxes == sorted(boxes) and len({y for y, _, _ in boxes}) == 4  # read from left to right, then down
+    assert all(right < left for (y, _, right), (below, left, _) in zip(boxes, boxes[1:]) if y == below)
+    assert all(0 <= left and right <= axes.get_xlim()[1] for _, left, right in boxes)
+    assert [i for i, box in enumerate(axes.patches) if to_hex(box.get_facecolor()) == style.ORANGE] == [28, 29]
+
+
+def test_bars_curves_and_paths_are_drawn_as_they_are():
+    before = np.array([0.5, 0.25, 0.125, 0.125])
+    axes = sampling(np.log(before), list("abcd"), top_k=2, shown=3)._figure().axes[0]
+    widths = [bar.get_width() for bar in axes.patches]
+    assert np.allclose(widths, [0.5, 0.25, 0.125, 0.125, 2 / 3, 1 / 3, 0, 0], atol=1e-4)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c", "the others"]
+    assert axes.get_legend().get_texts()[0].get_text() == "the model's probability"
+    axes = softmax_temperature({1: [1.0, 0.0], 4: [2.0, 0.0]}, width=4)._figure().axes[0]
+    e, f = np.exp(2), np.exp(1)
+    assert np.allclose([bar.get_width() for bar in axes.patches], [e / (e + 1), 1 / (e + 1), f / (f + 1), 1 / (f + 1)])
+    outside, inside, mark = lines_of(epsilon_spread(1e-4, sigma=1e-2))
+    assert np.allclose(outside[:, 1], outside[:, 0] / (outside[:, 0] + 1e-4)) and np.allclose(inside[:, 1], inside[:, 0] / np.sqrt(inside[:, 0] ** 2 + 1e-4))
+    assert (mark[:, 0] == 1e-2).all()
+    view = descent("bent valley", "momentum", rate=0.02)
+    walked, begin = lines_of(view)
+    assert np.allclose(walked, path("bent valley", "momentum", 0.02, 0.9, 30, (-2.5, 1.0))) and np.allclose(begin, [[-2.5, 1.0]])
+    for height, ring in zip((0.1, 0.5, 1.5, 3.5, 7.0, 13.0, 22.0, 35.0), view._figure().axes[0].patches, strict=True):
+        assert np.allclose([SHAPES["bent valley"][0](x, y) for x, y in ring.get_xy()], height)
 
 
 def test_a_playground_says_that_it_has_no_drawing(tmp_path):
@@ -292,7 +346,6 @@ def test_choices_may_be_set_and_watched_and_the_page_follows(picture, name, good
 BAD = [
     (TypeError, "states: got str, want", lambda: merge_stepper("ab")),
     (TypeError, "states: got str at 0, want", lambda: merge_stepper(["ab"])),
-    (TypeError, "states: got a token of type int at state 0", lambda: merge_stepper([[1, 2]])),
     (TypeError, "states: got a token of type bytes at state 1, want all str or all bytes", lambda: merge_stepper([["a", "b"], [b"ab"]])),
     (ValueError, "states: got no state, want at least one", lambda: merge_stepper([])),
     (ValueError, "states: got 0 tokens at state 0", lambda: merge_stepper([[]])),
@@ -305,11 +358,8 @@ BAD = [
     (ValueError, "states: got 2 pairs fused in state 1", lambda: merge_stepper([list("abcd"), ["ab", "cd"]])),
     (ValueError, "states: got 'abc' in state 1", lambda: merge_stepper([list("abc"), ["abc"]])),
     (ValueError, "ranks: got 2 numbers, want 1", lambda: merge_stepper([["a", "b"], ["ab"]], ranks=[1, 2])),
-    (TypeError, "counts: got 1.5, want a whole number", lambda: merge_stepper([["a", "b"], ["ab"]], counts=[1.5])),
-    (TypeError, "title: got int, want a str", lambda: merge_stepper([["a"]], title=3)),
     (ValueError, "d_model: got 7, want an even number", lambda: clock_hands(7)),
     (ValueError, "d_model: got 66, want a whole number from 2 to 64", lambda: clock_hands(66)),
-    (TypeError, "d_model: got 8.0, want a whole number", lambda: clock_hands(8.0)),
     (ValueError, "position: got -1, want", lambda: clock_hands(position=-1)),
     (ValueError, "offset: got 51, want", lambda: clock_hands(offset=51)),
     (ValueError, "max_offset: got 0, want", lambda: clock_hands(max_offset=0)),
@@ -327,7 +377,6 @@ BAD = [
     (ValueError, "width: got 3, want one of [1, 4]", lambda: softmax_temperature({1: [1.0], 4: [1.0]}, width=3)),
     (ValueError, "width: got 3, want none", lambda: softmax_temperature([1.0], width=3)),
     (ValueError, "labels: got 1 names, want 2", lambda: softmax_temperature([1.0, 2.0], labels=["a"])),
-    (TypeError, "labels: got int at 0", lambda: softmax_temperature([1.0], labels=[1])),
     (TypeError, "labels: got a single str", lambda: softmax_temperature([1.0], labels="a")),
     (ValueError, "temperature: got 0, want a number from 0.01 to 100.0", lambda: softmax_temperature([1.0], temperature=0)),
     (ValueError, "epsilon: got 0, want a number from 1e-12 to 1.0", lambda: epsilon_spread(0)),
@@ -339,7 +388,6 @@ BAD = [
     (ValueError, "scores: got no array", lambda: sampling([[1], [1, 2]], ["a", "b"])),
     (TypeError, "scores: got list of dtype <U1, want real numbers", lambda: sampling(["a"], ["a"])),
     (ValueError, "tokens: got 1 of them, want 2, one for each score", lambda: sampling([1.0, 2.0], ["a"])),
-    (TypeError, "tokens: got int at 1", lambda: sampling([1.0, 2.0], ["a", 1])),
     (ValueError, "temperature: got 0.0, want a number from 0.1 to 10.0", lambda: sampling([1.0], ["a"], temperature=0.0)),
     (ValueError, "top_k: got 0, want a whole number from 1 to 1", lambda: sampling([1.0], ["a"], top_k=0)),
     (ValueError, "top_k: got 2, want", lambda: sampling([1.0, 0.0], ["a", "b"], top_k=2, probabilities=True)),
@@ -352,15 +400,12 @@ BAD = [
     (ValueError, "rule: got 'adam', want one of 'gradient descent'", lambda: descent(rule="adam")),
     (ValueError, "rate: got 0, want a number from 0.001 to 1.0", lambda: descent(rate=0)),
     (ValueError, "beta: got 1, want", lambda: descent(beta=1)),
-    (TypeError, "steps: got 2.5, want a whole number", lambda: descent(steps=2.5)),
     (ValueError, "start: got 5, want a number from -3.0 to 3.0", lambda: descent(start=(5, 0))),
-    (TypeError, "start: got 1, want a pair of numbers", lambda: descent(start=1)),
 ]
 
 
 @pytest.mark.parametrize("error, message, call", BAD, ids=[message for _, message, _ in BAD])
 def test_bad_input_is_named(error, message, call):
-    with pytest.raises(error) as caught:
+    """What the runtime checker would refuse first stands in `bad_inputs.py`."""
+    with pytest.raises(error, match=re.escape(message)):
         call()
-    typechecked = type(caught.value).__name__ == "TypeCheckError"  # TLM_BOOK_TYPECHECK=1 refuses wrong types first
-    assert typechecked or message in str(caught.value)

@@ -1,14 +1,17 @@
 """The model on a page, Python's side: what is refused, what a reader without scripts sees, and that hostile text stays text."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 import traitlets
+from commands import run_code
 
 from tlm_book import Config, Tokenizer, TransformerLM
 from tlm_book.viewer import playground, questions
 from tlm_book.viewer.playground.pack import pack, rounded
-from tlm_book.viewer.playground.still import looked
+from tlm_book.viewer.playground.still import looked, still
 from tlm_book.viewer.shared import shared_file
 
 SMALL = {"d_model": 8, "d_ff": 8, "n_layers": 2, "n_heads": 2, "max_len": 16}
@@ -67,6 +70,8 @@ def test_models_and_tokenizers_that_do_not_fit(pair):
 def test_the_readers_choices_can_be_set(pair):
     view = playground(*pair, "hi")
     view.off, view.causal, view.top_k, view.text = ["0.1", "1.0"], False, 5, "ho"
+    with pytest.raises(ValueError, match="off: got '9.9', want \"block.head\" with blocks from 0 to 1 and heads from 0 to 1"):
+        questions(*pair, [STORY]).off = ["9.9"]
     for name, value in (("off", ["2.0"]), ("top_k", 0), ("temperature", 99.0)):
         with pytest.raises((ValueError, traitlets.TraitError), match=f"{name}: got"):
             setattr(view, name, value)
@@ -109,22 +114,109 @@ def test_one_file_for_all_pictures(pair):
     assert text == shared_file("tiny", *pair) and text.count("class Tokenizer {") == 1  # what the pictures share stands there once
 
 
-def test_where_the_head_that_found_the_answer_looked(pair):
-    """A model that writes what it is told to: the answer ends with its sentence or its line, and the weights are of the row that wrote its longest word."""
-    class Told(torch.nn.Module):
-        answer = b""
-        config = Config(258, **{**SMALL, "max_len": 60})
+class Told(torch.nn.Module):
+    """A model that writes `answer`, whatever is asked, and that looks where `A` says."""
 
-        def forward(self, tokens):
-            return torch.nn.functional.one_hot(torch.tensor([0] * (len(tokens) - 1) + [self.answer[len(tokens) - start]]), 258)
+    def __init__(self, tokenizer, answer, A=None, max_len=60):
+        super().__init__()
+        self.answer, self.A, self.asked = tokenizer.encode(answer), A, None
+        self.config = Config(len(tokenizer), **{**SMALL, "max_len": max_len})
 
-        def attention_weights(self, tokens):
-            return torch.eye(len(tokens)).expand(2, 2, -1, -1)
+    def forward(self, tokens):
+        self.asked = self.asked or len(tokens)
+        return torch.nn.functional.one_hot(torch.tensor([0] * (len(tokens) - 1) + [self.answer[len(tokens) - self.asked]]), self.config.vocab_size)
 
+    def attention_weights(self, tokens):
+        return torch.eye(len(tokens)).expand(2, 2, -1, -1) if self.A is None else self.A[..., : len(tokens), : len(tokens)]
+
+
+@pytest.mark.parametrize("answer, right", [(" At mill. Ben", " At mill."), (" At mill\nBen", " At mill"), (" At mill.\n", " At mill.")])
+def test_an_answer_ends_with_its_sentence_or_its_line(answer, right):
     tokenizer = Tokenizer([])
-    start = 1 + len(b"Anna was at mill.\nWhere?")
-    for Told.answer, right in ((b" At mill. Ben", " At mill."), (b" At mill\nBen", " At mill"), (b" At mill.\n", " At mill.")):
-        found = looked(Told(), tokenizer, "Anna was at mill.", "Where?")
-        assert tokenizer.decode(found.tokens[found.asked :]) == right
-    assert found.asked == start and found.story == 1 + len(b"Anna was at mill.\n")
-    assert found.word == "" and not found.weights  # letters are no words
+    found = looked(Told(tokenizer, answer), tokenizer, "Anna was at mill.", "Where?")
+    assert tokenizer.decode(found.tokens[found.asked :]) == right
+    assert found.asked == 1 + len("Anna was at mill.\nWhere?") and found.story == 1 + len("Anna was at mill.\n")
+    assert found.word == "" and not found.weights and not found.cut  # letters are no words
+
+
+@pytest.mark.parametrize("first, second, off", [((0, 1), (1, 0), ()), ((1, 1), (0, 0), ()), ((0, 1), (1, 0), [(0, 1)])])
+def test_where_the_head_that_found_the_answer_looked(first, second, off):
+    """The weights are those of the row that wrote the answer's longest word, of the head that gave all its places together most; the others look at
+    other words and from other rows.
+    """
+    tokenizer = Tokenizer.train([" Anna Ben the mill hut was at Where" * 9], 283)
+    story, question, answer = "Ben was at the hut Anna was at the mill the mill", "Where was Anna?", " At the mill."
+    tokens = [tokenizer.start, *tokenizer.encode(story + "\n"), *tokenizer.encode(question), *tokenizer.encode(answer)]
+    one, two, written = (j for j, token in enumerate(tokens) if tokenizer.decode([token]) == " mill")
+    row = written - 1  # it reads " the" and writes " mill"
+    A = torch.zeros(2, 2, len(tokens), len(tokens))
+    A[..., 0] = 1
+    A[..., row, :] = 0
+    A[..., row, one] = 0.1
+    A[..., row, 1] = 0.9  # most look at Ben
+    for head, shares in ((first, (0.3, 0.5)), (second, (0.1, 0.6))):
+        A[*head, row, :2] = torch.tensor([1 - sum(shares), 0.0])
+        A[*head, row, [one, two]] = torch.tensor(shares)
+    A[0, 0, row - 1, one], A[1, 1, row + 1, one] = 5, 5  # rows that wrote other words
+    found = looked(Told(tokenizer, answer, A, max_len=90), tokenizer, story, question, off)
+    want, share = (second, 0.7) if off else (first, 0.8)
+    assert found.word == "mill" and (found.block, found.head) == want and found.share == pytest.approx(share)
+    assert found.tokens == tokens and found.weights == A[*want, row].tolist()
+
+
+def test_of_a_story_too_long_the_end_is_read_and_that_is_said():
+    tokenizer = Tokenizer([])
+    model = Told(tokenizer, "A hut.", max_len=60)
+    story = "Anna was here. " * 5 + "Ben has the hut."
+    found = looked(model, tokenizer, story, "Where?")
+    assert found.cut and found.asked == 30 and tokenizer.decode(found.tokens[1:]) == (story + "\nWhere?")[-29:] + "A hut."
+    assert tokenizer.decode(found.tokens[1 : found.story]) == (story + "\n")[-23:]
+    assert "Only the last 29 tokens are read." in still(Told(tokenizer, "A hut."), tokenizer, story, "Where?", "A hut.")
+    assert "are read" not in still(Told(tokenizer, "A hut."), tokenizer, "Ben has it.", "Where?", "A hut.")
+    assert looked(Told(tokenizer, "A hut.", max_len=900), tokenizer, "a" * 900, "Where?").asked == 320 - 40  # as many as a page computes
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_model_is_read_in_evaluation_mode(mode):
+    tokenizer = Tokenizer([])
+    torch.manual_seed(0)
+    model = TransformerLM(Config(257, **{**SMALL, "max_len": 120}, dropout=0.5)).train(mode)
+    assert len({playground(model, tokenizer, stories=[STORY]).data["still"] for _ in range(3)}) == 1
+    assert model.training == mode
+    tokenizer.token_bytes = None  # an error on the way
+    with pytest.raises(TypeError):
+        looked(model, tokenizer, "A story.", "Where?")
+    assert model.training == mode
+
+
+NUMPY = """
+import json
+import numpy as np
+from tlm_book.viewer import attention, clock_hands, descent, epsilon_spread, sampling, softmax_temperature
+
+whole, half = np.int64, np.float32
+pairs = [
+    [sampling([1.0, 2.0], ["a", "b"], temperature=t(0.5), top_k=n(1), top_p=t(0.01), seed=n(3), shown=n(2)) for n, t in ((whole, half), (int, float))],
+    [softmax_temperature({n(1): [1.0], n(4): [2.0]}, width=n(4), temperature=t(2)) for n, t in ((np.int8, half), (int, float))],
+    [clock_hands(n(8), position=n(1), offset=n(-2), max_position=n(9), max_offset=n(9), base=t(100)) for n, t in ((np.int16, half), (int, float))],
+    [epsilon_spread(t(0.25), sigma=t(0.5)) for t in (half, float)],
+    [descent(rate=t(0.25), beta=t(0.5), steps=n(3), start=(t(1), t(-0.5))) for n, t in ((np.uint8, half), (int, float))],
+]
+views = [attention(["a", "b"], np.eye(2)) for _ in range(2)]
+views[0].pinned, views[1].pinned = (whole(1), None), (1, None)
+refused = []
+for call in (lambda: sampling([1.0], ["a"], top_k=np.True_), lambda: sampling([1.0], ["a"], top_k=np.float64(1)), lambda: sampling([1.0], ["a"], temperature=np.bool_(True))):
+    try:
+        call()
+    except TypeError as error:
+        refused.append(str(error))
+print(json.dumps([[[view.to_html() for view in pair] for pair in [*pairs, views]], refused]))
+"""
+
+
+def test_numbers_of_numpy_are_numbers():
+    done = run_code(NUMPY)
+    assert done.returncode == 0, done.stderr
+    pages, refused = json.loads(done.stdout)
+    assert all(numpys == pythons for numpys, pythons in pages)
+    assert [words.split(": got")[0] for words in refused] == ["top_k", "top_k", "temperature"] and len(pages) == 6

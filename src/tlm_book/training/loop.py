@@ -272,10 +272,8 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
-        place = {"rank": dist.rank, "world_size": dist.world_size}
-        steps_from = partial(
-            iter_steps, model, optimizer, train_tokens, n, start, **place
-        )
+        steps = partial(iter_steps, model, optimizer, train_tokens, n, start)
+        steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
         if plot and dist.rank == 0:
             draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)
             observers = [*observers, draw]

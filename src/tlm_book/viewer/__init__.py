@@ -3,20 +3,33 @@
     from tlm_book.viewer import show, attention, use_style
     show(model, tokenizer, "any text").save("heads.html")
 
-Each has a folder: view.py, view.js and view.css. Written by hand; imports neither torch nor a chapter.
+Each has a folder: view.py, view.js and view.css. The style needs no anywidget. Written by hand; imports neither torch nor a chapter.
 """
 
-from tlm_book.viewer.attention import attention, show
-from tlm_book.viewer.clock_hands import clock_hands
-from tlm_book.viewer.descent import descent
-from tlm_book.viewer.epsilon_spread import epsilon_spread
-from tlm_book.viewer.merge_stepper import merge_stepper
-from tlm_book.viewer.playground import playground
-from tlm_book.viewer.questions import questions
-from tlm_book.viewer.sampling import sampling
-from tlm_book.viewer.softmax_temperature import softmax_temperature
+from importlib import import_module
+
 from tlm_book.viewer.style import use_style
 
 __all__ = [
     "attention", "clock_hands", "descent", "epsilon_spread", "merge_stepper", "playground", "questions", "sampling", "show", "softmax_temperature", "use_style",
 ]  # fmt: skip
+
+try:
+    from tlm_book.viewer.attention import attention, show
+    from tlm_book.viewer.clock_hands import clock_hands
+    from tlm_book.viewer.descent import descent
+    from tlm_book.viewer.epsilon_spread import epsilon_spread
+    from tlm_book.viewer.merge_stepper import merge_stepper
+    from tlm_book.viewer.playground import playground
+    from tlm_book.viewer.questions import questions
+    from tlm_book.viewer.sampling import sampling
+    from tlm_book.viewer.softmax_temperature import softmax_temperature
+except ImportError:  # mostly without anywidget: what draws with matplotlib alone goes on
+
+    def __getattr__(name: str) -> object:
+        """A picture is looked for when it is asked for: the import says what is missing, or finds what was installed meanwhile."""
+        if name not in __all__:
+            raise AttributeError(f"module 'tlm_book.viewer' has no attribute {name!r}")
+        found = getattr(import_module(f"tlm_book.viewer.{'attention' if name == 'show' else name}"), name)
+        globals()[name] = found  # in the place of the folder of that name
+        return found

@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from tlm_book.arrays import as_array
-from tlm_book.checks import expects
+from tlm_book.checks import expects, is_whole
 from tlm_book.files import new_file
 from tlm_book.libraries import library
 from tlm_book.viewer.style import use_style
@@ -194,12 +195,18 @@ def expects_strings(argument: str, tokens: Iterable[str]) -> list[str]:
     return tokens
 
 
-def expects_between(argument: str, got: Any, low: float, high: float, whole: bool = False) -> None:
-    """A number (a whole one) from low to high; TypeError for another type, ValueError outside the range."""
-    types = (int,) if whole else (int, float)
-    right = isinstance(got, types) and not isinstance(got, bool)
-    expects(right, argument, repr(got), "a whole number" if whole else "a number", TypeError)
-    expects(low <= got <= high, argument, f"{got}", f"a {'whole ' if whole else ''}number from {low} to {high}")
+def number_between(argument: str, got: Any, low: float, high: float) -> float:
+    """A number from low to high, Python's or numpy's, as Python's own; TypeError for another type, ValueError outside the range."""
+    expects(isinstance(got, Real) and not isinstance(got, bool), argument, repr(got), "a number", TypeError)
+    expects(low <= got <= high, argument, f"{got}", f"a number from {low} to {high}")
+    return min(max(float(got), low), high)  # a bound of fewer bits may lie beside its double
+
+
+def whole_between(argument: str, got: Any, low: int, high: int) -> int:
+    """The same for a whole number."""
+    expects(is_whole(got), argument, repr(got), "a whole number", TypeError)
+    expects(low <= int(got) <= high, argument, f"{got}", f"a whole number from {low} to {high}")
+    return int(got)
 
 
 # ---- text ---------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 from tlm_book.checks import expects
 from tlm_book.libraries import library
 from tlm_book.viewer.attention.view import View, attention
+from tlm_book.viewer.reading import reading
 
 __all__ = ["show"]
 
@@ -28,25 +29,20 @@ def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> 
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
     expects(hasattr(model, "eval") and hasattr(model, "parameters"), "model", type(model).__name__, "a model: show(model, tokenizer, text)", TypeError)
     expects(hasattr(tokenizer, "decode"), "tokenizer", type(tokenizer).__name__, "the model's tokenizer: show(model, tokenizer, text)", TypeError)
-    training, read = model.training, _ours if hasattr(model, "attention_weights") else _theirs
-    model.eval()
-    try:
-        with library("torch", "viewer").no_grad():
-            names, weights = read(model, tokenizer, text)
-    finally:
-        model.train(training)
+    read = _ours if hasattr(model, "attention_weights") else _theirs
+    with reading(model) as place:
+        names, weights = read(model, tokenizer, text, place)
     return attention(names, weights, title=title)
 
 
-def _ours(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+def _ours(model: Any, tokenizer: Any, text: str, place: Any) -> tuple[list[str], Any]:
     expects(hasattr(tokenizer, "start"), "tokenizer", f"a {type(tokenizer).__name__}", "a Tokenizer, which knows the start marker", TypeError)
-    torch = library("torch", "viewer")
     tokens = [tokenizer.start, *tokenizer.encode(text)]
-    place = next(model.parameters()).device
-    return [tokenizer.token_text(token) for token in tokens], model.attention_weights(torch.tensor(tokens, device=place))
+    weights = model.attention_weights(library("torch", "viewer").tensor(tokens, device=place))
+    return [tokenizer.token_text(token) for token in tokens], weights
 
 
-def _theirs(model: Any, tokenizer: Any, text: str) -> tuple[list[str], Any]:
+def _theirs(model: Any, tokenizer: Any, text: str, place: Any) -> tuple[list[str], Any]:
     wants = "one that returns attentions with output_attentions=True"
     expects(hasattr(model, "config") and hasattr(model, "device"), "model", f"a {type(model).__name__}, which is none of transformers", wants, TypeError)
     expects(callable(tokenizer), "tokenizer", f"a {type(tokenizer).__name__}", "the tokenizer of transformers that belongs to the model", TypeError)

@@ -15,7 +15,7 @@ import traitlets
 from jaxtyping import Bool, Float64, Shaped, UInt8
 
 from tlm_book.arrays import as_array
-from tlm_book.checks import expects, expects_one_of, refuse
+from tlm_book.checks import expects, expects_one_of, is_whole, refuse
 from tlm_book.viewer.attention.drawing import figure, head_of
 from tlm_book.viewer.base import (
     Picture,
@@ -264,10 +264,10 @@ def _pair(name: str, got: Any, sizes: Sequence[int], wants: str, holes: bool) ->
     for place, size in zip(got, sizes):
         if holes and place is None:
             continue
-        expects(isinstance(place, int) and not isinstance(place, bool), name, repr(got), wants, TypeError)
+        expects(is_whole(place), name, repr(got), wants, TypeError)
         expects(0 <= place < size, name, tuple(got), f"{wants}; from 0 to {size - 1}", IndexError)
     expects(any(place is not None for place in got), name, tuple(got), wants)
-    return list(got)
+    return [None if place is None else int(place) for place in got]
 
 
 # ---- for readers without scripts ----------------------------------------------------------------------------------------

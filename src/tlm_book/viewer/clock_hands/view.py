@@ -9,13 +9,14 @@ import traitlets
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
-    expects_between,
     module,
     number,
+    number_between,
     point,
     shown_title,
     svg,
     table,
+    whole_between,
 )
 from tlm_book.viewer.drawn import clocks
 
@@ -103,15 +104,14 @@ def clock_hands(
     <clock hands: 3 frequencies; position 3, offset 5>
     """
     title = shown_title(title)
-    expects_between("d_model", d_model, 2, MAX_WIDTH, whole=True)
-    expects(d_model % 2 == 0, "d_model", d_model, "an even number: a sine and a cosine for each hand")
-    expects_between("max_position", max_position, 1, 1_000_000, whole=True)
-    expects_between("max_offset", max_offset, 1, 1_000_000, whole=True)
-    expects_between("position", position, 0, max_position, whole=True)
-    expects_between("offset", offset, -max_offset, max_offset, whole=True)
-    expects_between("base", base, 1, 1e12)
-    expects(base > 1, "base", base, "a number greater than 1")
+    d = whole_between("d_model", d_model, 2, MAX_WIDTH)
+    expects(d % 2 == 0, "d_model", d, "an even number: a sine and a cosine for each hand")
+    max_position = whole_between("max_position", max_position, 1, 1_000_000)
+    max_offset = whole_between("max_offset", max_offset, 1, 1_000_000)
+    position = whole_between("position", position, 0, max_position)
+    offset = whole_between("offset", offset, -max_offset, max_offset)
+    expects(number_between("base", base, 1, 1e12) > 1, "base", base, "a number greater than 1")
     # Fifteen digits: the last one of a power differs from machine to machine, and the page must not.
-    omega = [float(f"{float(base) ** (-2 * i / d_model):.15g}") for i in range(d_model // 2)]
+    omega = [float(f"{float(base) ** (-2 * i / d):.15g}") for i in range(d // 2)]
     data = {"omega": omega, "max_position": max_position, "max_offset": max_offset, "title": title}
     return ClockHands(data=data, position=position, offset=offset)

@@ -9,13 +9,14 @@ import traitlets
 from tlm_book.checks import expects, expects_one_of
 from tlm_book.viewer.base import (
     Picture,
-    expects_between,
     module,
     number,
+    number_between,
     point,
     shown_title,
     svg,
     table,
+    whole_between,
 )
 from tlm_book.viewer.drawn import levels
 
@@ -25,7 +26,8 @@ Point = tuple[float, float]
 
 SURFACES = ("valley", "turned valley", "bent valley")
 RULES = ("gradient descent", "momentum", "Adam")
-RANGES = {"rate": (1e-3, 1.0), "beta": (0.0, 0.99), "steps": (0, 200), "x": (-3.0, 3.0), "y": (-2.0, 2.0)}  # the sliders'
+MOST_STEPS = 200
+RANGES = {"rate": (1e-3, 1.0), "beta": (0.0, 0.99), "steps": (0, MOST_STEPS), "x": (-3.0, 3.0), "y": (-2.0, 2.0)}  # the sliders'
 LEVELS = (0.1, 0.5, 1.5, 3.5, 7.0, 13.0, 22.0, 35.0)
 EPS, BETA_2 = 1e-8, 0.99  # of Adam
 
@@ -108,12 +110,10 @@ def descent(
     expects_one_of("surface", surface, SURFACES)
     expects_one_of("rule", rule, RULES)
     expects(isinstance(start, (tuple, list)) and len(start) == 2, "start", repr(start), "a pair of numbers", TypeError)
-    given = {"rate": rate, "beta": beta, "steps": steps, "x": start[0], "y": start[1]}
-    for name, got in given.items():
-        argument = "start" if name in ("x", "y") else name
-        expects_between(argument, got, *RANGES[name], whole=name == "steps")
-    numbers = {name: got if name == "steps" else float(got) for name, got in given.items()}
-    return Descent(data={"title": title}, surface=surface, rule=rule, **numbers)
+    rate, beta = number_between("rate", rate, *RANGES["rate"]), number_between("beta", beta, *RANGES["beta"])
+    steps = whole_between("steps", steps, 0, MOST_STEPS)
+    x, y = (number_between("start", got, *RANGES[axis]) for axis, got in zip("xy", start))
+    return Descent(data={"title": title}, surface=surface, rule=rule, rate=rate, beta=beta, steps=steps, x=x, y=y)
 
 
 def path(surface: str, rule: str, rate: float, beta: float, steps: int, start: Point) -> list[Point]:

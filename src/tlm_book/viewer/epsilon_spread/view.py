@@ -9,9 +9,9 @@ import traitlets
 from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
-    expects_between,
     module,
     number,
+    number_between,
     point,
     shown_title,
     svg,
@@ -86,9 +86,9 @@ def epsilon_spread(epsilon: float = 1e-6, *, sigma: float = 1e-3, title: str | N
     <spread of a standardized row: ε = 1e-05, σ = 0.001>
     """
     title = shown_title(title)
-    expects_between("epsilon", epsilon, *EPSILONS)
-    expects_between("sigma", sigma, *SIGMAS)
-    return EpsilonSpread(data={"title": title}, epsilon=float(epsilon), sigma=float(sigma))
+    epsilon = number_between("epsilon", epsilon, *EPSILONS)
+    sigma = number_between("sigma", sigma, *SIGMAS)
+    return EpsilonSpread(data={"title": title}, epsilon=epsilon, sigma=sigma)
 
 
 def _outside(sigma: float, epsilon: float) -> float:

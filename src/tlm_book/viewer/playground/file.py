@@ -3,8 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import traitlets
 
 from tlm_book.checks import expects
 from tlm_book.viewer.base import Picture, visible
@@ -40,9 +42,20 @@ for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data
 
 
 class OfModel(Picture):
-    """A picture that computes a model. With `_file`, a notebook's output for a site holds no weights: they stand in `_static/FILE.js`."""
+    """A picture that computes a model; `off` are the heads that are switched off, as "block.head". With `_file`, a notebook's output for a site holds no
+    weights: they stand in `_static/FILE.js`.
+    """
 
     _file: str | None = None
+    off = traitlets.List(traitlets.Unicode()).tag(sync=True, picture=True)
+
+    @traitlets.validate("off")
+    def _heads(self, proposal: Mapping[str, Any]) -> list[str]:
+        L, h = self.data["blocks"], self.data["heads"]
+        known = {f"{block}.{head}" for block in range(L) for head in range(h)}
+        for name in proposal["value"]:
+            expects(name in known, "off", repr(name), f'"block.head" with blocks from 0 to {L - 1} and heads from 0 to {h - 1}')
+        return list(proposal["value"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle, metadata = super()._repr_mimebundle_(**kwargs)
@@ -107,4 +120,3 @@ def _shown(token: bytes) -> str:
         return visible(token.decode("utf-8"))
     except UnicodeDecodeError:
         return "".join(f"‹{byte:02X}›" for byte in token)
-

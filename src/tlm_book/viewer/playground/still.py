@@ -5,15 +5,19 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from tlm_book.libraries import library
+from tlm_book.viewer.playground.file import LONGEST
+from tlm_book.viewer.reading import reading
 
 __all__ = ["Looked", "looked", "still"]
 
-LONGEST_ANSWER = 40  # tokens
+LONGEST_ANSWER = 40  # tokens; of a long text so many at its beginning give way, or half of what the page computes
 PLAIN = {"the", "and", "had", "was", "in", "on", "at", "by", "with", "it"}  # words of an answer that say nothing of their own; asking.js has them, too
 
 
 class Looked(NamedTuple):
-    """What a model answers: the tokens, how many of them were asked and how many of these are the story's, and where the head that found the answer looked."""
+    """What a model answers: the tokens, how many of them were asked and how many of these are the story's, where the head that found the answer looked, and
+    whether only the end of the text was read.
+    """
 
     tokens: list[int]
     asked: int
@@ -23,34 +27,39 @@ class Looked(NamedTuple):
     head: int = 0
     weights: Sequence[float] = ()
     share: float = 0.0
+    cut: bool = False
 
 
 def looked(model: Any, tokenizer: Any, story: str, question: str, off: Collection[tuple[int, int]] = ()) -> Looked:
-    """The likeliest answer, token by token, to its full stop or the end of its line. The heads (block, head) in `off` are not named: the caller has switched them off."""
-    torch = library("torch", "viewer")
-    before = [tokenizer.start, *tokenizer.encode(story + "\n")]
-    tokens = [*before, *tokenizer.encode(question)][: model.config.max_len]
+    """The likeliest answer, token by token, to its full stop or the end of its line. The heads (block, head) in `off` are not named: the caller has switched them off.
+
+    Of a long text the end is read, which leaves room for the answer, as on the page.
+    """
+    torch, longest = library("torch", "viewer"), min(model.config.max_len, LONGEST)
+    asking = tokenizer.encode(question)
+    text, most = [*tokenizer.encode(story + "\n"), *asking], longest - 1 - min(LONGEST_ANSWER, longest // 2)
+    tokens, cut = [tokenizer.start, *text[max(0, len(text) - most) :]], len(text) > most
     asked = len(tokens)
-    with torch.no_grad():
-        while len(tokens) < min(asked + LONGEST_ANSWER, model.config.max_len):
-            following = int(model(torch.tensor(tokens))[-1].argmax())
+    told = max(1, asked - len(asking))
+    with reading(model) as place:
+        while len(tokens) < min(asked + LONGEST_ANSWER, longest):
+            following = int(model(torch.tensor(tokens, device=place))[-1].argmax())
             if following == tokenizer.start or b"\n" in tokenizer.token_bytes(following):
                 break
             tokens.append(following)
             if b"." in tokenizer.token_bytes(following):
                 break
-        A = model.attention_weights(torch.tensor(tokens))
+        A = model.attention_weights(torch.tensor(tokens, device=place)).cpu()
     words = [tokenizer.token_bytes(token).decode(errors="replace").strip().lower() for token in tokens]
     wanted = max((word for word in words[asked:] if word in words[:asked] and word not in PLAIN), key=len, default="")
     if len(wanted) < 2:
-        return Looked(tokens, asked, len(before))
+        return Looked(tokens, asked, told, cut=cut)
     row = asked - 1 + words[asked:].index(wanted)
     shares = A[:, :, row, [j for j in range(asked) if words[j] == wanted]].sum(-1)
     for silent in off:
         shares[silent] = -1.0
     block, head = divmod(int(shares.argmax()), shares.shape[1])
-    weights = [float(w) for w in A[block, head, row]]
-    return Looked(tokens, asked, len(before), tokenizer.decode([tokens[row + 1]]).strip(), block, head, weights, float(shares.max()))
+    return Looked(tokens, asked, told, tokenizer.decode([tokens[row + 1]]).strip(), block, head, A[block, head, row].tolist(), float(shares.max()), cut)
 
 
 def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> str:
@@ -62,9 +71,11 @@ def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> 
         shade = f"background:rgba(0,114,178,{0.55 * weight**0.5:.2f});border-radius:3px"
         shaded.append(f'<span style="{shade}">{word}</span>' if weight >= 0.01 else word)
     answer = tokenizer.decode(found.tokens[found.asked :]).strip()
+    cut = f"Only the last {found.asked - 1} tokens are read." if found.cut else ""
     where = f"When it wrote “{html.escape(found.word)}”, head {found.head} of block {found.block} gave {100 * found.share:.0f} % of its attention to that word in the text."
     return (
         f'<p style="font:16px/1.7 system-ui,sans-serif;max-width:44rem;white-space:pre-wrap;overflow-wrap:anywhere">{"".join(shaded).strip()}</p>'
-        f'<p style="font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere"><i>{html.escape(question)}</i> The model answers: <b>{html.escape(answer)}</b> The story says: {html.escape(right)}</p>'
+        + (f'<p style="font:14px/1.5 system-ui,sans-serif">{cut}</p>' if cut else "")
+        + f'<p style="font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere"><i>{html.escape(question)}</i> The model answers: <b>{html.escape(answer)}</b> The story says: {html.escape(right)}</p>'
         + (f'<p style="font:14px/1.5 system-ui,sans-serif">{where}</p>' if found.word else "")
     )

@@ -7,7 +7,7 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import expects_between, module, shown_title
+from tlm_book.viewer.base import module, number_between, shown_title, whole_between
 from tlm_book.viewer.playground.file import OfModel, data_of, prepared
 from tlm_book.viewer.playground.still import still
 
@@ -28,7 +28,6 @@ class Playground(OfModel):
     top_k = traitlets.Int(1).tag(sync=True, picture=True)
     top_p = traitlets.Float(1.0).tag(sync=True, picture=True)
     causal = traitlets.Bool(True).tag(sync=True, picture=True)
-    off = traitlets.List(traitlets.Unicode()).tag(sync=True, picture=True)
     seed = traitlets.Int(0).tag(sync=True, picture=True)
 
     @traitlets.validate("temperature", "top_k", "top_p")
@@ -38,14 +37,6 @@ class Playground(OfModel):
         low, high = {"temperature": (LOWEST, HIGHEST), "top_k": (1, len(self.data["vocabulary"]["texts"])), "top_p": (0.01, 1.0)}[name]
         expects(low <= got <= high, name, got, f"a number from {low} to {high}")
         return got
-
-    @traitlets.validate("off")
-    def _heads(self, proposal: Mapping[str, Any]) -> list[str]:
-        L, h = self.data["blocks"], self.data["heads"]
-        known = {f"{block}.{head}" for block in range(L) for head in range(h)}
-        for name in proposal["value"]:
-            expects(name in known, "off", repr(name), f'"block.head" with blocks from 0 to {L - 1} and heads from 0 to {h - 1}')
-        return list(proposal["value"])
 
     def __repr__(self) -> str:
         data = self.data
@@ -91,17 +82,16 @@ def playground(
     title = shown_title(title)
     data = {**data_of(model, tokenizer), "title": title, "begins": begins, "stories": prepared(stories) if stories else []}
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
-    expects_between("temperature", temperature, LOWEST, HIGHEST)
-    expects_between("top_p", top_p, 0.01, 1.0)
-    expects_between("seed", seed, 0, 2**32 - 1, whole=True)
-    k = len(tokenizer) if top_k is None else top_k
-    expects_between("top_k", k, 1, len(tokenizer), whole=True)
+    tau = number_between("temperature", temperature, LOWEST, HIGHEST)
+    p = number_between("top_p", top_p, 0.01, 1.0)
+    seed = whole_between("seed", seed, 0, 2**32 - 1)
+    k = whole_between("top_k", len(tokenizer) if top_k is None else top_k, 1, len(tokenizer))
     text = text.encode(errors="replace").decode()  # a lone surrogate stands on no page
     if stories:
         first = data["stories"][0]
         data["still"] = still(model, tokenizer, first["story"], *first["asked"][0])
         text = text or "\n".join([first["story"], first["asked"][0][0]])
-    view = Playground(data=data, text=text, temperature=float(temperature), top_k=k, top_p=float(top_p), seed=seed)
+    view = Playground(data=data, text=text, temperature=tau, top_k=k, top_p=p, seed=seed)
     view._file = file
     return view
 

@@ -8,7 +8,7 @@ function render({ model, el }) {
   const tokenizer = new Tokenizer(vocabulary), machine = computer({ settings, weights: unpack(file) }), until = answerEnds(tokenizer, longest);
   const set = (name, value) => { model.set(name, value); model.save_changes(); };
 
-  const told = make("p", { class: "told" }), box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "story", hidden: "" });
+  const told = make("p", { class: "told" }), cut = make("p", { class: "cut", role: "status" }), box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "story", hidden: "" });
   const question = make("input", { type: "text", spellcheck: "false", "aria-label": "question", autocomplete: "off" });
   const reply = replyLine(model), bar = storyBar(stories, () => [model.get("story"), model.get("question")], (story, asked) => {
     if (story !== model.get("story") && model.get("off").length) model.set("off", []); // another story is asked of the whole model
@@ -36,8 +36,9 @@ function render({ model, el }) {
   function run() {
     delete el.dataset.ready;
     const story = model.get("story"), asked = model.get("question"), off = new Set(model.get("off")), how = { causal: true, off };
-    const before = tokenizer.encode(`${story}\n`), tokens = [tokenizer.start, ...[...before, ...tokenizer.encode(asked)].slice(1 - longest + roomFor(longest))];
-    const ofStory = Math.min(tokens.length, Math.max(1, tokens.length - tokenizer.encode(asked).length));
+    const asking = tokenizer.encode(asked), text = [...tokenizer.encode(`${story}\n`), ...asking], most = longest - 1 - roomFor(longest);
+    const tokens = [tokenizer.start, ...text.slice(Math.max(0, text.length - most))], ofStory = Math.max(1, tokens.length - asking.length);
+    cut.textContent = text.length > most ? `Only the last ${most} tokens are read.` : "";
     machine.answer(tokens, how, until, (now) => {
       const found = finder(now, tokens.length, tokenizer.texts, off);
       tell(now.tokens, ofStory, found?.seen);
@@ -56,7 +57,7 @@ function render({ model, el }) {
   };
   for (const name of ["story", "question", "off"]) model.on(`change:${name}`, follow);
   const asking = make("label", { class: "asking" }, "Ask: ", question), below = make("div", { class: "bar" }, bar.other, edit);
-  const remove = frame({ el, label: "a story, a question, and the model's answer", title, style: OWN, children: [told, box, asking, bar.node, reply.node, reply.heads, below] });
+  const remove = frame({ el, label: "a story, a question, and the model's answer", title, style: OWN, children: [told, cut, box, asking, bar.node, reply.node, reply.heads, below] });
   follow();
   return () => { machine.close(); remove(); };
 }

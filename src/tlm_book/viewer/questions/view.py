@@ -19,7 +19,6 @@ class Questions(OfModel):
     _word = "questions"
     story = traitlets.Unicode("").tag(sync=True, picture=True)
     question = traitlets.Unicode("").tag(sync=True, picture=True)
-    off = traitlets.List(traitlets.Unicode()).tag(sync=True, picture=True)
 
     def __repr__(self) -> str:
         return f"<{len(self.data['stories'])} stories and their questions>"
@@ -36,6 +35,7 @@ def questions(model: Any, tokenizer: Any, stories: Sequence[str], *, title: str 
     title     a line above.
 
     The head that found the answer is the one that gave the longest word of the answer the largest weight, in the row that wrote this word.
+    A story that is too long loses its beginning, as in `playground`, and the page says so.
     TypeError and ValueError as in `playground`, and for stories without questions.
     """
     title = shown_title(title)

@@ -35,7 +35,7 @@ function render({ model, el }) {
     return node;
   };
   const bar = make("div", { class: "bar", role: "group", "aria-label": "draw" }, ...[1, 100, 10000].map((more) => button(`draw ${more}`, (now) => now + more)), button("forget draws", () => 0));
-  const list = rows("", ["next token", "the model's", "after", "sum so far", "drawn"]), words = said();
+  const list = rows("", ["next token", "the model's probability", "after", "sum so far", "drawn"]), words = said();
   list.node.querySelectorAll("thead th").forEach((node, k) => { node.className = ["", "", "", "sum", "count"][k]; });
   const before = tempered(scores, 1), total = (weights) => weights.slice(shown).reduce((a, b) => a + b, 0);
 

@@ -11,15 +11,16 @@ from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
     bdi,
-    expects_between,
     expects_strings,
     module,
+    number_between,
     scores_of,
     shown_title,
     softmax,
     table,
     visible,
     weight_bar,
+    whole_between,
 )  # fmt: skip
 from tlm_book.viewer.drawn import bars
 
@@ -61,7 +62,7 @@ class Sampling(Picture):
         if n < len(z):
             rows.append([f"the other {len(z) - n:,}", weight_bar(before[n:].sum(), 16), weight_bar(after[n:].sum(), 16), "1.000"])
         what = f"temperature {self.temperature:g}, top-k {self.top_k:,}, top-p {self.top_p:g}"
-        heads = ["next token", "the model's", "after", "sum so far"]
+        heads = ["next token", "the model's probability", "after", "sum so far"]
         return table(f"{data['title'] or 'Which token comes next'}: probabilities before and after {what}.", heads, rows)
 
 
@@ -70,7 +71,7 @@ class Sampling(Picture):
         after, _ = _after(z, self.temperature, self.top_k, self.top_p)
         n = data["shown"]
         rest = ["the others"] if n < len(z) else []
-        groups = {"the model's": softmax(z), f"temperature {self.temperature:g}, top-k {self.top_k}, top-p {self.top_p:g}": after}
+        groups = {"the model's probability": softmax(z), f"temperature {self.temperature:g}, top-k {self.top_k}, top-p {self.top_p:g}": after}
         weights = {label: [*p[:n].tolist(), *[float(p[n:].sum())] * len(rest)] for label, p in groups.items()}
         return bars(data["title"], [*data["tokens"][:n], *rest], weights)
 
@@ -110,21 +111,20 @@ def sampling(
     <sampling from 3 tokens: temperature 1, top_k 2, top_p 1; 0 drawn>
     """
     title = shown_title(title)
-    expects_between("temperature", temperature, LOWEST, HIGHEST)
-    expects_between("seed", seed, 0, 2**32 - 1, whole=True)
+    tau = number_between("temperature", temperature, LOWEST, HIGHEST)
+    seed = whole_between("seed", seed, 0, 2**32 - 1)
     names = expects_strings("tokens", tokens)
     z = _scores(scores, probabilities)
     expects(len(names) == len(z), "tokens", f"{len(names)} of them", f"{len(z)}, one for each score")
     order = [j for j in np.argsort(-z, kind="stable") if z[j] > -np.inf]
-    k = len(order) if top_k is None else top_k
-    expects_between("top_k", k, 1, len(order), whole=True)
-    expects_between("top_p", top_p, 0.01, 1.0)
-    expects_between("shown", shown, 1, 64, whole=True)
+    k = whole_between("top_k", len(order) if top_k is None else top_k, 1, len(order))
+    p = number_between("top_p", top_p, 0.01, 1.0)
+    shown = whole_between("shown", shown, 1, 64)
     data = {
         "scores": [round(float(z[j] - z[order[0]]), 4) + 0.0 for j in order], "tokens": [visible(names[j]) for j in order],
         "seed": seed, "shown": min(shown, len(order)), "title": title,
     }  # fmt: skip
-    return Sampling(data=data, temperature=float(temperature), top_k=k, top_p=float(top_p))
+    return Sampling(data=data, temperature=tau, top_k=k, top_p=p)
 
 
 def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:

@@ -8,20 +8,21 @@ import numpy as np
 import traitlets
 from jaxtyping import Float64
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, is_whole
 from tlm_book.viewer.base import (
     Picture,
     bdi,
-    expects_between,
     expects_strings,
     module,
     number,
+    number_between,
     scores_of,
     shown_title,
     softmax,
     table,
     visible_line,
     weight_bar,
+    whole_between,
 )  # fmt: skip
 from tlm_book.viewer.drawn import bars
 
@@ -103,14 +104,13 @@ def softmax_temperature(
     <softmax of 2 scores, width 100>
     """
     title = shown_title(title)
-    expects_between("temperature", temperature, LOWEST, HIGHEST)
+    tau = number_between("temperature", temperature, LOWEST, HIGHEST)
     if isinstance(scores, Mapping):
         expects(1 <= len(scores) <= MAX_WIDTHS, "scores", f"{len(scores)} widths", f"from 1 to {MAX_WIDTHS}")
-        for d in scores:
-            expects_between("scores: a width", d, 1, 1_000_000, whole=True)
-        given: list[list[Any]] = [[d, _scores(scores[d])] for d in sorted(scores)]
+        by_width = {whole_between("scores: a width", d, 1, 1_000_000): row for d, row in scores.items()}
+        given: list[list[Any]] = [[d, _scores(by_width[d])] for d in sorted(by_width)]
         width = given[0][0] if width is None else width
-        expects(width in scores, "width", width, f"one of {sorted(scores)}")
+        expects(is_whole(width) and width in by_width, "width", width, f"one of {sorted(by_width)}")
     else:
         expects(width is None, "width", width, "none: these scores have no width")
         given, width = [[0, _scores(scores)]], 0
@@ -120,7 +120,7 @@ def softmax_temperature(
     names = [str(i) for i in range(n)] if labels is None else expects_strings("labels", labels)
     expects(len(names) == n, "labels", f"{len(names)} names", f"{n}, one for each score")
     data = {"scores": given, "labels": [visible_line(name) for name in names], "title": title}
-    return SoftmaxTemperature(data=data, temperature=float(temperature), width=width)
+    return SoftmaxTemperature(data=data, temperature=tau, width=int(width))
 
 
 def _scores(scores: Any) -> list[float]:
