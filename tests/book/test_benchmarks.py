@@ -159,6 +159,23 @@ def test_the_figures_of_the_chapters_are_the_measured_ones():
     assert all(lines >= 4 for _, name, lines in found if quoting.tables(name))
 
 
+def test_the_chapter_on_inference_says_what_was_measured():
+    """The sizes, the lengths and what fewer bits cost stand in prose there; the figures are those of the report."""
+    import decoding
+
+    cells = json.loads((ROOT / "book" / "inference.ipynb").read_text(encoding="utf-8"))["cells"]
+    prose = " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    small, large = decoding.SIZES["S"], decoding.SIZES["L"]
+    assert f"write {decoding.NEW} tokens after {decoding.PROMPT} given ones" in prose
+    assert f"(S: {small['n_layers']} blocks of width {small['d_model']}, L: {large['n_layers']} of {large['d_model']})" in prose
+    rows = harness.entries(ROOT / "benchmarks", "decoding")["AMD EPYC, 2 cores"]["fewer bits"]
+    gain = {row["weights"]: float(row["gain"].split()[0]) for row in rows}
+    alike = {row["weights"]: row["same tokens"] for row in rows}
+    assert alike["int8"] == 1 and "only the first token of L's text stayed the same with `int8`" in prose
+    assert f"the first {alike['bfloat16']} with `bfloat16`" in prose and f"`int8` was {gain['int8']:.1f} times as fast" in prose
+    assert abs(gain["bfloat16"] - 1 / 5) < 0.02 and "`bfloat16` a fifth as fast" in prose
+
+
 def test_other_figures_come_into_the_page(monkeypatch):
     import quoting
 
