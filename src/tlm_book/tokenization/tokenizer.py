@@ -51,7 +51,7 @@ class _Known(dict[str, list[int]]):
 
 
 class Tokenizer(Vocabulary):
-    """Byte-level byte pair encoding: text to tokens and back. Learn one with `train`, read one with `load`.
+    """Byte-level byte pair encoding: text to tokens and back. Learn one with `train`, read one with `load`; `len(tokenizer)` is the size of its vocabulary.
 
     Errors as in `Vocabulary`; ValueError when `pattern` is no regular expression.
 
