@@ -1,13 +1,15 @@
 """The small world: what is told happens, what is read is what was told, and what is wrong is found, in its sentence."""
 
 import functools
+import inspect
 import random
 import re
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
-from tlm_book import small_world
+from tlm_book import corpora, small_world
 from tlm_book.small_world import events as w
 from tlm_book.small_world import language, questions, words
 
@@ -161,6 +163,7 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "no space": ("Anna was at the mill.Anna had a key.", "Anna had a key.", "grammar", "one space"),
     "no space before the answer": ("Anna was at the mill.\nWhere was Anna?At the mill.", "Where was Anna?At the mill.", "answer", "At the mill"),
     "the mill and the mill": ("Anna and Ben lived around the mill and the mill.", "Anna and Ben lived around the mill and the mill.", "world", "twice"),
+    "nowhere to live": ("Anna lived around nothing.", "Anna lived around nothing.", "grammar", "no list"),
     "a thing is no place": ("Anna and Ben lived around the mill and the key.", "Anna and Ben lived around the mill and the key.", "grammar", "does not stand"),
     "nobody asked": ('Anna was at the mill. "It is in the inn," said Anna.', '"It is in the inn," said Anna.', "world", "asked"),
     "a colour told again": ("Anna was at the mill. Anna had a red key. Anna put the red key down.", "Anna put the red key down.", "grammar", "no such sentence"),
@@ -204,6 +207,31 @@ def test_faults_stand_in_the_order_of_the_text():
 def test_no_levels_are_refused():
     with pytest.raises(ValueError, match=r"levels: got \(\), want at least one"):
         small_world.stories(1, 0, levels=())
+
+
+@pytest.mark.parametrize("levels", [3, "12", small_world.LEVELS[0]])
+def test_one_level_is_no_list_of_levels(levels):
+    """A Level is a tuple of numbers, which would be taken for levels."""
+    with pytest.raises(TypeError, match="levels: got .*, want a list of levels"):
+        inspect.unwrap(small_world.stories)(1, 0, levels)  # without the tests' own checker of types
+    assert small_world.stories(1, 0, [small_world.LEVELS[0]]) == small_world.stories(1, 0, (0,))
+
+
+@pytest.mark.parametrize("write", [small_world.stories, corpora.sentence_pairs, corpora.rhymes])
+def test_a_seed_is_a_whole_number_of_any_kind(write):
+    is_rhymes, write = write is corpora.rhymes, inspect.unwrap(write)
+    assert write(3, np.int64(5)) == write(3, 5)
+    for seed in (None, "5", 1.5):
+        with pytest.raises(TypeError, match=f"seed: got {seed!r}, want a whole number"):
+            write(3, seed)
+    if is_rhymes:
+        with pytest.raises(ValueError, match="seed: got -1, want at least 0"):
+            write(3, -1)
+
+
+def test_a_french_sentence_that_is_not_split_into_words_has_no_part():
+    with pytest.raises(TypeError, match="french: got one str, want a list of words"):
+        corpora.part("je suis étudiant")
 
 
 def test_a_sentence_may_say_what_had_happened_before():

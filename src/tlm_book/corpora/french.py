@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from tlm_book.checks import expects_positive
+from tlm_book.checks import expects_positive, expects_several, expects_whole
 
 __all__ = [
     "split_words",
@@ -352,12 +352,13 @@ class SentencePair(NamedTuple):
 
 
 def sentence_pairs(count: int, seed: int = 0) -> list[SentencePair]:
-    """That many pairs with different French sentences, drawn with this seed. ValueError for a count below 1. (T-one-translation, T-agreement)
+    """That many pairs with different French sentences, drawn with this seed. ValueError for a count below 1, TypeError for a seed that is no whole number. (T-one-translation, T-agreement)
 
     The grammar has far more sentences than one would ask for.
     """
     expects_positive(count=count)
-    chance = random.Random(seed)
+    expects_whole(seed=seed)
+    chance = random.Random(int(seed))
     found: dict[tuple[str, ...], SentencePair] = {}
     while len(found) < count:
         F, E = some_sentence(chance)
@@ -374,10 +375,12 @@ HELD_OUT = ("je suis étudiant", "je suis étudiante")
 
 def part(french: Sequence[str]) -> str:
     """ "train", "validation" or "test": by a hash of the sentence, 90, 5 and 5 in a hundred. The sentences in `HELD_OUT` are for the test.
+    TypeError for a sentence that is not split into words.
 
     >>> part(["je", "suis", "étudiant"])
     'test'
     """
+    expects_several("french", french, "a list of words (see split_words)")
     place = int.from_bytes(sha256(join_words(french).encode()).digest()[:4]) / 2**32
     if 0.05 <= place < 0.1 or join_words(french) in HELD_OUT:
         return "test"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tlm_book.checks import expects_positive
+from tlm_book.checks import expects, expects_positive, expects_whole
 
 __all__ = ["OTHERS", "WORDS", "charm", "listing", "rhymes", "lost_and_found"]
 
@@ -67,12 +67,14 @@ def lost_and_found(rng: np.random.Generator) -> str:
 def rhymes(n: int, seed: int) -> list[str]:
     """n texts made by rule, in which it pays to look back: charms, lists and stories.
 
-    ValueError when n < 1, TypeError when it is no whole number.
+    ValueError when n < 1 or seed < 0, TypeError when one of them is no whole number.
 
     >>> rhymes(1, seed=279)
     ['cold Elm North goat cold Elm North goat']
     """
     expects_positive(n=n)
+    expects_whole(seed=seed)
+    expects(seed >= 0, "seed", seed, "at least 0")
     rng = np.random.default_rng(seed)
     return [
         (charm, charm, charm, listing, lost_and_found)[rng.integers(5)](rng) for _ in range(n)

@@ -286,7 +286,7 @@ def _value(form: str, name: str, phrase: str, before: Named) -> Any:
                 raise NotGrammatical("'there' could mean nowhere")
             return before.place
         case "list":
-            names = [] if phrase == "nothing" else [part.removeprefix("the ") for part in re.split(", | and ", phrase)]
+            names = [] if phrase == "nothing" and name == "found" else [part.removeprefix("the ") for part in re.split(", | and ", phrase)]
             if (said([f"the {n}" for n in names]) if names else "nothing") != phrase:
                 raise NotGrammatical(f"{phrase!r} is no list")
             return tuple(_one_of(n, PLACES if name == "places" else _NOUNS) for n in names)

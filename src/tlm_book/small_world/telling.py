@@ -1,12 +1,17 @@
 """Stories that happen: people with wishes, in a small world, and what can be asked of them. Written by hand."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import tlm_book.small_world.events as w
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_positive,
+    expects_several,
+    expects_whole,
+)
 from tlm_book.small_world.language import BEFORE, Named, Pattern, fill, patterns
 from tlm_book.small_world.questions import QUESTIONS, answer, askable
 from tlm_book.small_world.words import (
@@ -400,9 +405,13 @@ def _asked(stage: _Stage) -> list[str]:
     return list(lines)
 
 
-def stories(count: int, seed: int, levels: tuple[int, ...] = tuple(range(len(LEVELS)))) -> list[str]:
-    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1, and for no levels."""
+def stories(count: int, seed: int, levels: Sequence[Level | int] = tuple(range(len(LEVELS)))) -> list[str]:
+    """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1, and for no levels;
+    TypeError for a seed that is no whole number, and for one level that is not in a list."""
     expects_positive(count=count)
+    expects_whole(seed=seed)
+    expects_several("levels", levels, "a list of levels", Sequence)
+    expects(not isinstance(levels, Level), "levels", "one Level", "a list of levels", TypeError)  # a tuple of numbers itself
     expects(len(levels) > 0, "levels", levels, "at least one")
-    rng = random.Random(seed)
+    rng = random.Random(int(seed))
     return [story(rng.choice(levels), rng) for _ in range(count)]
