@@ -177,3 +177,26 @@ def test_a_difference_is_described_without_what_is_wanted():
         for got in (1, -1.5, np.array([1.0, 2.0]), {"other"}, "other", (1, 2), None, object()):
             words = grading.difference(got, want)
             assert words and not re.search(r"12345|0\.98|4321|8765|secret", words), words
+
+
+def test_right_answers_in_other_clothes_are_right():
+    """Single precision, truth values of torch, tensors and lists where arrays are put to use, another order of kept tokens."""
+    single = torch.tensor([[1.0, 9.0], [8 / 3, 4.0]])
+    assert check("encoder_decoder-7", single) and check("encoder_decoder-7", single.numpy())
+    assert check("training-5", torch.tensor([11 / 30, 19 / 30])) and check("heads-5", (torch.tensor(77 / 240), torch.tensor(9 / 40)))
+    assert check("feed_forward-4", lambda activation, c: torch.tensor(c == 1 or (activation == "relu" and c > 0)))
+    assert check("feed_forward-2", lambda W, b, V, c: (torch.from_numpy(W @ V), torch.from_numpy(b @ V + c)))
+    assert check("inference-5", lambda p, q: (np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()).tolist())
+    assert check("inference-1", lambda gap, p: np.array([gap / np.log(p / (1 - p))]))
+    assert check("inference-6", ({0}, {1, 0}, [3, 2, 1, 0]))
+    assert check("graph_networks-2", lambda f: ([[[1] * f], [[1]] * f], [[-i - 0.5 for i in range(f)], [0]]))
+    assert check("word_vectors-1", lambda E, C: ((E * [10, 1, 1]).tolist(), (C / [10, 1, 1]).tolist()))
+
+
+def test_nearly_right_numbers_are_said_to_be_so_and_whole_ones_have_to_be_exact():
+    for name, rounded in (("training-5", (0.367, 0.633)), ("overview-3", (1.386, 2.773)), ("encoder_decoder-7", [[1, 9], [2.667, 4]])):
+        assert "nearly right" in check(name, rounded).hint
+    assert not check("embedding-2", (50_257 * 768, 1000 * 50_257 * 768 - 1))
+    assert not check("pretrained-3", (6_230_444_800 - 4 * 3200, 0.052)) and check("pretrained-3", (6_230_444_800, 0.052))
+    assert "imaginary" in check("encoder_decoder-6", np.array([522 + 3j])).hint
+    assert "Weights of two layers" in check("feed_forward-1", (np.ones((1, 1)),) * 4).hint

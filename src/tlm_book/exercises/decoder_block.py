@@ -1,5 +1,6 @@
 """Graders for the exercises of the chapter decoder_block."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import torch
 
 from tlm_book.decoder_block import DecoderBlock
-from tlm_book.exercises.grading import function, holds, value
+from tlm_book.exercises.grading import WrongAnswer, function, holds, value
 from tlm_book.spec.decoder_block import decoder_block
 from tlm_book.spec.feed_forward import feed_forward
 from tlm_book.spec.multi_head import multi_head
@@ -39,10 +40,33 @@ def slope(F: Map, X: np.ndarray, H: np.ndarray) -> np.ndarray:
     return (F(X + 1e-5 * H) - F(X - 1e-5 * H)) / 2e-5
 
 
+class Counted:
+    """A map that counts how often it is called."""
+
+    def __init__(self, f: Map) -> None:
+        self.f, self.calls = f, 0
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        self.calls += 1
+        return self.f(X)
+
+    def __deepcopy__(self, memo: object) -> "Counted":
+        return self
+
+
+def stacked_once(T: Map, DB: Map, RC: Any, RF: Any, L: int) -> np.ndarray:
+    """What the stack computes, if it uses each loose end no more than once."""
+    RC.calls = RF.calls = 0
+    result = T(np.random.default_rng(L).normal(size=(4, 3)))
+    if max(RC.calls, RF.calls) > 1:
+        raise WrongAnswer(f"For L = {L} RC is used {RC.calls} times and RF {RF.calls} times. Each is used once; DB does the rest.")
+    return result
+
+
 def some_layers(rng: np.random.Generator, n: int) -> tuple[Map, Map, Map, int]:
     F, C, _ = some_maps(rng, n)
     RC, RF = (lambda X: X + C(X)), (lambda X: X + F(X))
-    return lambda X: RF(RC(X)), RC, RF, n
+    return lambda X: RF(RC(X)), Counted(RC), Counted(RF), n
 
 
 def stacked(*order: str) -> Callable[..., Map]:
@@ -139,8 +163,9 @@ EXERCISES = [
             "One DB too many: count the C's.": stacked("F", "DB", "C"),
             "The loose ends are exchanged: DB* begins with F.": stacked("C", "DB-", "F"),
             "A DB is missing for each but one: this is one block DB*.": stacked("F", "C"),
+            "": lambda DB, RC, RF, L: functools.reduce(lambda T, _: lambda X: RC(RF(T(X))), range(L), lambda X: X),
         },
-        through=lambda T, DB, RC, RF, L: T(np.random.default_rng(L).normal(size=(4, 3))),
+        through=stacked_once,
     ),
     function(
         "a function `undo(f, Z)` that returns the solution X of X + f(X) = Z, for a contraction f",

@@ -18,13 +18,13 @@ ROWS = np.random.default_rng(9).normal(size=(5, 4))
 
 
 def two_layers(answer: Any) -> Iterator[tuple[str, object]]:
+    yield "Weights of two layers are wanted, that for |x| first.", len(answer) == 2
     for words, weights, want in zip(("|x|", "x"), answer, (np.abs(LINE), LINE)):
         W_1, b_1, W_2, b_2 = (np.asarray(w, dtype=float) for w in weights)
         got = feed_forward(LINE, W_1, b_1, W_2, b_2)
         yield f"The layer for {words} is right for x ≥ 0 and not for x < 0.", not agree(got[6:], want[6:]) or agree(got, want)
         yield f"The layer for {words} is right for x ≤ 0 and not for x > 0.", not agree(got[:7], want[:7]) or agree(got, want)
         yield f"The layer for {words} computes something else.", agree(got, want)
-    yield "Weights of two layers are wanted, that for |x| first.", len(answer) == 2
 
 
 def some_weights(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
@@ -72,7 +72,8 @@ def differs_when_cut(answer: Any) -> Iterator[tuple[str, object]]:
     yield "A pair (R, i) is wanted.", isinstance(answer, (tuple, list)) and len(answer) == 2
     R, i = np.asarray(answer[0], dtype=float), answer[1]
     yield "R has two columns, one for each expert.", R.ndim == 2 and R.shape[1] == 2
-    yield "i is a whole number with 1 ≤ i < n.", isinstance(i, (int, np.integer)) and 1 <= i < len(R)
+    yield "Router logits are finite numbers.", np.isfinite(R).all()
+    yield "i is a whole number with 1 ≤ i < n.", hasattr(i, "__index__") and 1 <= i < len(R)
     yield "The first i rows are granted the same experts with and without the others.", not np.array_equal(by_position(R)[:i], by_position(R[:i]))
     yield "A shorter text does it, too.", len(R) <= 3
 
@@ -176,7 +177,7 @@ EXERCISES = [
         " such that the first i rows are granted other experts than in the whole text",
         differs_when_cut,
         [(np.array([[1.0, 0.0]] * 4), 2), (np.array([[1.0, 0.0]] * 3), 1), (np.array([[1.0, 0.0], [1.0, 0.0]]), 1),
-         (np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 2)],
+         (np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 2), (np.array([[1.0, 0.0], [1.0, 0.0], [np.nan, np.nan]]), 2)],
     ),
     function(
         "a function `bilinear(Q)`: for an array Q of d symmetric d×d matrices it returns (W_G, W_1, W_2) with at most d(d+1)/2 inner numbers",

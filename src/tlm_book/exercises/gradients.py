@@ -39,7 +39,7 @@ def forgotten(answer: Any) -> Iterator[tuple[str, object]]:
             H = np.asarray(call(answer, x, eps, names=["x", "eps"]), dtype=float)
             yield f"The result has shape {H.shape}; each direction is a row of {d} numbers.", H.ndim == 2 and H.shape[1] == d
             J = standardize_jacobian(x, eps or 1e-13)
-            yield f"For {words} one of them is not sent to zero.", np.abs(J @ H.T).max() < 1e-8
+            yield f"For {words} one of them is not sent to zero.", np.abs(J @ H.T).max() < 1e-8 * max(1.0, np.abs(H).max())
             yield f"For {words} they are not independent.", np.linalg.matrix_rank(H, tol=1e-9) == len(H)
             yield f"For {words} there are more.", len(H) == d - np.linalg.matrix_rank(J, tol=1e-8)
 

@@ -18,6 +18,7 @@ from tlm_book.arrays import as_array
 __all__ = ["Exercise", "WrongAnswer", "Grade", "call", "difference", "function", "holds", "value"]
 
 SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n that random inputs are made for, n = 1 among them
+NEARLY = "it is nearly right: some small term is missing, or the precision is low"
 SECONDS = 10.0  # the time an answer may take for one input
 
 
@@ -78,6 +79,21 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def plain(result: Any) -> Any:
+    """Tensors as arrays, also inside tuples and lists, real numbers in the precision they have."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(map(plain, result)) if type(result) in (tuple, list) else result
+    array = as_array(result)
+    return array.astype(np.float32) if array is not result and str(result.dtype) == "torch.float32" else array
+
+
+def precision(answer: Any) -> float:
+    """The relative error that numbers of this kind have: that of single precision where a number in the answer has it."""
+    if isinstance(answer, (tuple, list)):
+        return max(map(precision, answer), default=0.0)
+    return 1e-6 if str(getattr(answer, "dtype", "")) in ("float32", "torch.float32") else 0.0
+
+
 def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
     """The inputs in words: shapes of arrays, values of the rest."""
     words = []
@@ -134,7 +150,9 @@ def function(
         if through is None:
             return result
         try:
-            return through(result, *copy.deepcopy(case))
+            return through(plain(result), *copy.deepcopy(case))
+        except WrongAnswer:
+            raise
         except Exception as error:
             raise WrongAnswer(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
 
@@ -167,15 +185,28 @@ def function(
     return Exercise(wants, judge, tuple(mistakes.items()))
 
 
-def value(wants: str, reference: Callable[[], Any], mistakes: Mapping[str, Any], tol: float = 1e-9) -> Exercise:
-    """The answer is a number, a tuple, a set or an array: that which `reference()` computes."""
+def value(
+    wants: str,
+    reference: Callable[[], Any],
+    mistakes: Mapping[str, Any],
+    through: Callable[[Any], Any] | None = None,
+    tol: float = 1e-9,
+) -> Exercise:
+    """The answer is a number, a tuple, a set or an array: that which `reference()` computes.
+
+    Where several answers are right, `through(answer)` is compared in its place, if it can be made. Numbers in single precision
+    are compared in single precision.
+    """
     wanted = functools.cache(reference)  # once, however many answers are tried
 
     def judge(answer: Any) -> str:
-        fault = difference(answer, wanted(), tol)
+        near = max(tol, precision(answer))
+        with contextlib.suppress(TypeError, ValueError):
+            answer = answer if through is None else through(plain(answer))
+        fault = difference(answer, wanted(), near)
         if not fault:
             return ""
-        known = [hint for hint, wrong in mistakes.items() if not difference(answer, wrong, tol)]
+        known = [hint for hint, wrong in mistakes.items() if not difference(answer, wrong, near)]
         return known[0] if known else f"{fault[0].upper()}{fault[1:]}."
 
     return Exercise(wants, judge, tuple(mistakes.items()))
@@ -202,6 +233,7 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
     """How `got` differs from `want`, in words that do not tell what is wanted; "" when they agree."""
     got, want = as_array(got), as_array(want)
     if isinstance(want, (bool, np.bool_)):
+        got = got[()] if isinstance(got, np.ndarray) and got.ndim == 0 else got
         if not isinstance(got, (bool, np.bool_)):
             return f"it is {type(got).__name__}, and True or False is wanted"
         return "" if got == want else f"it says {bool(got)}, which is not so"
@@ -236,11 +268,15 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
 def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     """`difference` for numbers and arrays: shape, transposition, sign, factor, shift, order, rows."""
     try:
-        g, w = np.asarray(got, dtype=float), np.asarray(want, dtype=float)
+        if np.iscomplexobj(got) and np.any(np.imag(got)):
+            return "there is an imaginary part in it, and real numbers are wanted"
+        g, w = np.asarray(np.real(got) if np.iscomplexobj(got) else got, dtype=float), np.asarray(want, dtype=float)
     except (TypeError, ValueError):
         return f"it is {type(got).__name__}, and numbers are wanted"
     except OverflowError:
         return "a number in it is too great to be compared"
+    if np.asarray(want).dtype.kind in "iu" and 1 < (largest := np.abs(w).max(initial=0)) < 2**53:
+        tol = min(tol, 0.4 / largest)  # a whole number is right or wrong, however large it is
     same = lambda a: a.shape == w.shape and np.allclose(a, w, rtol=tol, atol=tol, equal_nan=True)
     if g.size == w.size == 1:
         g = g.reshape(w.shape)
@@ -257,7 +293,7 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     if same(-g):
         return "the sign is wrong"
     if g.ndim == 0:
-        return "it is not the right number"
+        return NEARLY if np.isclose(g, w, rtol=1e-2, atol=0) else "it is not the right number"
     return _difference_of_arrays(g, w, same, tol)
 
 
@@ -273,9 +309,9 @@ def _difference_of_arrays(g: np.ndarray, w: np.ndarray, same: Callable[[np.ndarr
             return f"every number is off by {shift:.4g}"
         if same(np.sort(g, axis=None)[np.argsort(np.argsort(w, axis=None))].reshape(w.shape)):
             return "its numbers are right, their places are not"
+    if np.allclose(g, w, rtol=1e-2, atol=1e-3 * np.abs(w[np.isfinite(w)]).max(initial=0)):
+        return NEARLY
     rows = [np.allclose(a, b, rtol=tol, atol=tol, equal_nan=True) for a, b in zip(g, w)]
     if any(rows):
         return f"{sum(rows)} of {len(rows)} rows are right, row {rows.index(False)} is the first that is not"
-    if np.allclose(g, w, rtol=1e-2, atol=1e-2):
-        return "it is nearly right: some small term is missing, or the precision is low"
     return "no row of it is right"

@@ -23,7 +23,7 @@ def skip(answer: Any) -> Iterator[tuple[str, object]]:
 
 def bends(best: Any) -> Iterator[tuple[str, object]]:
     for f in (2, 1, 7, 4):
-        weights, biases = call(best, f, names=["f"])
+        weights, biases = ([np.asarray(w, dtype=float) for w in part] for part in call(best, f, names=["f"]))
         yield f"The hidden layer has not f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
         places = -biases[0] / weights[0][0]  # where each hidden vertex bends
         x = np.linspace(min(places) - 1, max(places) + 1, 4001)[:, None]

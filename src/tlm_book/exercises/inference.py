@@ -60,7 +60,7 @@ EXERCISES = [
             "The logarithm of the quotient is wanted.": lambda gap, p: gap / (p / (1 - p)),
             "At temperature 1 the gap alone decides.": lambda gap, p: 1.0,
         },
-        through=lambda tau, gap, p: float(tempered(np.array([gap, 0.0]), float(tau))[0]),
+        through=lambda tau, gap, p: float(tempered(np.array([gap, 0.0]), np.asarray(tau, dtype=float).item())[0]),
     ),
     function(
         "a function `draw(z, tau, U)` that returns one token for each row of an array U of uniform numbers, shape (m, V)",
@@ -110,7 +110,7 @@ EXERCISES = [
             "What is missing is what p has more than q, not the other way round.": lambda p, q: np.maximum(q - p, 0) / np.maximum(q - p, 0).sum(),
             "Where q is larger than p nothing is missing.": lambda p, q: np.abs(p - q) / np.abs(p - q).sum(),
         },
-        through=lambda out, p, q: np.minimum(p, q) + (1 - np.minimum(p, q).sum()) * out,
+        through=lambda out, p, q: np.minimum(p, q) + (1 - np.minimum(p, q).sum()) * np.asarray(out, dtype=float),
     ),
     value(
         "three tuples of tokens, for instance ((0,), (3, 4), (1, 2))",
@@ -121,6 +121,7 @@ EXERCISES = [
             "Top-k keeps k tokens, whatever their probabilities.": ((0, 1), (0, 1), (0, 1, 2, 3)),
             "0.08 is less than 0.1: token 3 stays.": ((0,), (0, 1), (0, 1, 2, 3, 4)),
         },
+        through=lambda left: tuple(tuple(sorted(tokens)) for tokens in left),
     ),
     value(
         "a pair of numbers: bytes for one token, bytes for the text",

@@ -43,6 +43,7 @@ def peeking_keys(keys: Any) -> Iterator[tuple[str, object]]:
     X = np.random.default_rng(0).normal(size=(5, 3))
     K = lambda X: np.asarray(call(keys, X, names=["X"]))
     yield f"K(X) has shape {K(X).shape}; it has to be that of X, {X.shape}.", K(X).shape == X.shape
+    yield "These keys are drawn by chance: for one X they are not always the same.", np.array_equal(K(X), K(X))
     yield "These keys do not peek: as an operator, X ↦ K(X) is autoregressive.", not is_autoregressive(K, X)
     yield "These are the keys of the text. Find others that differ from the centred rows.", not agree(K(X), X - X.mean(0), 1e-9)
     yield "The peeking shows: the pattern softmax(◺(X K(X)ᵀ)) of the first rows changes when later rows are there.", (
@@ -137,7 +138,7 @@ EXERCISES = [
         " causal pattern",
         peeking_keys,
         [lambda X: X, lambda X: X - X.mean(axis=0), lambda X: X - X.mean(axis=1, keepdims=True), lambda X: X * X.mean(axis=0),
-         lambda X: np.zeros_like(X) + X.mean(axis=0)],
+         lambda X: np.zeros_like(X) + X.mean(axis=0), lambda X: X + np.random.default_rng().normal(size=3)],
     ),
     function(
         "a function `count(s, M)` that gives the four numbers: rowwise, indexed-rowwise, autoregressive, all",

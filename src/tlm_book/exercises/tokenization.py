@@ -40,18 +40,19 @@ def look_alikes(pair: Any) -> Iterator[tuple[str, object]]:
     one, two = pair
     yield "Two texts are wanted.", isinstance(one, str) and isinstance(two, str)
     yield "The two are the same text.", one != two
-    yield "They do not look the same: Unicode does not count them as equal (NFC).", (
+    yield "However alike they may look: Unicode does not count them as two spellings of one text (NFC).", (
         unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", two))
     yield "Hand in something other than an é.", "é" not in unicodedata.normalize("NFC", one)
 
 
 def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
     yield "A pattern is a text.", isinstance(pattern, str)
-    for text in ("in 1656", "1656", "a1b22", "٣٤ x", "no number here, is there?", " 7", "it’s 3.14!"):
+    for text in ("in 1656", "1656", "a1b22", "٣٤ x", "no number here, is there?", "white  space\n and (more) of it", " 7", "it’s 3.14!"):
         pieces = pre_tokens(text, pattern)
         yield f"The pieces of {text!r} do not make the text again: {pieces}.", "".join(pieces) == text
         longer = [piece for piece in pieces if len(piece) > 1 and any(c.isdecimal() for c in piece)]
         yield f"Here a digit is not alone: {longer}, in {text!r}.", not longer
+        yield f"What is no number is cut otherwise than before: {pieces}.", any(c.isdecimal() for c in text) or pieces == pre_tokens(text)
         plain = "".join(" " if c.isdecimal() else c for c in text)
         words = [piece for piece in pre_tokens(plain) if piece.strip()]
         yield f"What is no number is cut otherwise than before: {pieces} in {text!r}.", (
@@ -128,7 +129,8 @@ EXERCISES = [
     holds(
         "the pattern, a string like `PATTERN`",
         digit_pattern,
-        [PATTERN, PATTERN.replace(r" ?\p{N}+", r" ?\p{N}"), PATTERN.replace(r" ?\p{N}+", "[0-9]"), r"\p{N}|\P{N}+", r"\p{N}"],
+        [PATTERN, PATTERN.replace(r" ?\p{N}+", r" ?\p{N}"), PATTERN.replace(r" ?\p{N}+", "[0-9]"), r"\p{N}|\P{N}+", r"\p{N}",
+         r"\p{N}|[\p{L}\p{M}’']+|[^\s\p{L}\p{M}\p{N}]+|\s+"],
     ),
     function(
         "a function `bounds(text)`: the smallest and the largest number of tokens that any list of merges can give, as a pair",

@@ -47,7 +47,9 @@ def by_adamw(rates: np.ndarray, decay: float) -> float:
 
 
 def texts(rng: np.random.Generator, n: int) -> tuple[list[int], list[int], int]:
-    return rng.integers(0, 4, size=30).tolist(), rng.integers(0, 4, size=25).tolist(), 1 + n % 5
+    """The last piece of the first text stands there once, and in the second text, too."""
+    k, known, test = 1 + n % 5, [*rng.integers(0, 4, size=29).tolist(), 4], rng.integers(0, 4, size=25).tolist()
+    return known, [*test[:12], *known[-k:], *test[12 + k:]], k
 
 
 def seen(known: list[int], test: list[int], k: int) -> float:
@@ -126,6 +128,7 @@ EXERCISES = [
             "This is the share of those that do not occur.": lambda known, test, k: 1 - seen(known, test, k),
             "A text of n tokens has n − k + 1 pieces.": lambda known, test, k: seen(known, test, k) * (len(test) - k + 1) / len(test),
             "The two texts are exchanged.": lambda known, test, k: seen(test, known, k),
+            "The last piece of `known` counts, too.": lambda known, test, k: seen(known[:-1], test, k),
         },
     ),
     holds(
