@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # a type checker reads the same table in this form
 else:
 
     def __getattr__(name: str) -> object:
-        """Import a front-door name from its chapter on first use, so that `tlm_book.spec` never pays for torch."""
+        """Import a front-door name from its chapter on first use, so that `tlm_book.spec` never has to load torch."""
         if name not in _HOME:
             raise AttributeError(f"module 'tlm_book' has no attribute {name!r}")
         return getattr(importlib.import_module(f"tlm_book.{_HOME[name]}"), name)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def train(options: dict[str, Any]) -> str:
-    """Train and save; the report, from the first process."""
+    """Train and save; returns the report, in the first process."""
     from tlm_book.tokenization import Tokenizer
     from tlm_book.training import train_book, train_files
 
@@ -47,7 +47,7 @@ def train(options: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """What is refused inside came by this option, whatever the library calls it."""
+    """Blame this option for whatever is refused inside the block, whatever name the library gives it."""
     try:
         yield
     except ValueError as error:
@@ -58,7 +58,7 @@ def of_option(name: str) -> Iterator[None]:
 
 
 def sample_of(folder: str, prompt: str) -> str:
-    """What the model in the folder makes of the prompt, in a line."""
+    """A line with the prompt as continued by the model in the folder."""
     from tlm_book.inference import complete
     from tlm_book.training import load
 
@@ -71,7 +71,7 @@ AFTERWARDS = """next: python -m tlm_book generate --model {0} --prompt "…"
 
 
 def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Tokenizer") -> None:
-    """What the model makes of the prompt after so many steps, above the progress bar."""
+    """Print how the model continues the prompt after this many steps, above the progress bar."""
     from tqdm import tqdm
 
     from tlm_book.inference import complete
@@ -80,7 +80,7 @@ def show_sample(prompt: str, step: int, model: "TransformerLM", tokenizer: "Toke
 
 
 def decoder_in(folder: str, *tokenizers: type, wants: str = "a tokenizer") -> tuple[Any, Any]:
-    """The decoder in the folder and its tokenizer, which is of one of these kinds if any are named; ValueError for what else it holds."""
+    """The decoder in the folder and its tokenizer, of one of the kinds named, if any are; ValueError if the folder holds anything else."""
     from tlm_book.checks import expects
     from tlm_book.pretrained import load_model
     from tlm_book.transformer_lm import TransformerLM
@@ -94,7 +94,7 @@ def decoder_in(folder: str, *tokenizers: type, wants: str = "a tokenizer") -> tu
 
 
 def generate(options: dict[str, Any]) -> str:
-    """Write the prompt and what the model makes of it, piece by piece, and an end of line; there is nothing more to say."""
+    """Write the prompt and its continuation by the model, piece by piece, then an end of line; returns no further text."""
     from tlm_book.inference.text import stream_text, unread
     from tlm_book.tokenization import HubTokenizer, Tokenizer
     from tlm_book.training import choose_device, shipped
@@ -103,7 +103,7 @@ def generate(options: dict[str, Any]) -> str:
     model, tokenizer = shipped(place) if folder is None else decoder_in(folder, Tokenizer, HubTokenizer)
     model.to(place)
     prompt = options.pop("prompt")
-    pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # refuses here, before anything is written
+    pieces = stream_text(model, tokenizer, prompt, options.pop("tokens"), **options)  # bad arguments are refused here, before anything is written
     if lost := unread(model, tokenizer, prompt):
         print(f"tlm_book: the model reads {model.config.max_len} tokens: the first {lost} of the prompt are dropped", file=sys.stderr)
     print(prompt, end="", flush=True)
@@ -114,7 +114,7 @@ def generate(options: dict[str, Any]) -> str:
 
 
 def export(options: dict[str, Any]) -> str:
-    """Write the model's folder for another library; what can be done with it."""
+    """Write the model's folder for another library; returns a text that says what can be done with it."""
     from tlm_book.pretrained import save_model
 
     out = options["out"]
@@ -129,7 +129,7 @@ def export(options: dict[str, Any]) -> str:
 
 
 def page(options: dict[str, Any]) -> str:
-    """Write one HTML file in which the model answers while one types."""
+    """Write one HTML file in which the model answers as one types."""
     from tlm_book.tokenization import Tokenizer
     from tlm_book.training import shipped
     from tlm_book.viewer import playground
@@ -142,8 +142,8 @@ def page(options: dict[str, Any]) -> str:
 
 
 def audit(options: dict[str, Any]) -> tuple[str, int]:
-    """The report, and 1 unless it is ok."""
-    sys.path.insert(0, "")  # as python -m does with the module that it runs; factory and model may import more from there
+    """The report of the audit and the exit status: 0 if it is ok, 1 otherwise."""
+    sys.path.insert(0, "")  # as python -m does for the module that it runs; factory and model may import more from there
     try:
         return _audited(options)
     finally:
@@ -172,7 +172,7 @@ def _audited(options: dict[str, Any]) -> tuple[str, int]:
 
 
 def presets() -> "dict[str, Callable[[], nn.Module]]":
-    """The models of the book's settings by their names, in evaluation mode, without numbers in their weights."""
+    """{name: a function that makes the model} for the book's presets; the models are in evaluation mode and their weights hold no numbers."""
     import torch
 
     from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -195,7 +195,7 @@ def presets() -> "dict[str, Callable[[], nn.Module]]":
 
 
 def prove(options: dict[str, Any]) -> tuple[str, int]:
-    """What Coq proves of the model, and 1 unless it proves that the model is autoregressive."""
+    """What Coq proves of the model, and the exit status: 0 if it proves that the model is autoregressive, 1 otherwise."""
     from tlm_book.derivation.prove import prove
     from tlm_book.pretrained import load_model
 
@@ -205,7 +205,7 @@ def prove(options: dict[str, Any]) -> tuple[str, int]:
 
 
 def import_libraries() -> None:
-    """Load what takes a second. Ctrl-C meanwhile ends the process at once: an import may swallow it and leave a library half made."""
+    """Load the libraries that take a second. Ctrl-C meanwhile ends the process at once: an import may swallow it and leave a library half loaded."""
 
     def leave(number: int, frame: object) -> None:
         print("\ntlm_book: stopped; nothing was written", file=sys.stderr, flush=True)
@@ -224,18 +224,18 @@ def import_libraries() -> None:
 
 
 def note(command: str, otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """A warning in one line, in the command's words; those that are not meant for its user as usual."""
+    """Show a warning in one line, in the command's words; warnings that are not meant for its user are shown as usual."""
     if category is not UserWarning:
         return otherwise(message, category, *where, **more)
     print(f"tlm_book: note: {' '.join(in_options(str(message), command).split())}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Status 0; 1 when an audit finds a leak or a proof fails; 2 with one line on stderr when the user can mend it; 130 when interrupted;
-    141 when nobody reads what is said any more.
+    """Run one command and return its exit status: 0; 1 when an audit finds a leak or a proof fails; 2, with one line on stderr, for a mistake that
+    the user can mend; 130 when interrupted; 141 when nobody reads the output any more.
     """
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a console that lacks a character shows a question mark
+        sys.stdout.reconfigure(errors="replace")  # a console that cannot show a character shows a question mark
     parser = arguments()
     parser.add_argument("--version", action="version", version=f"tlm_book {__version__}")
     if not (sys.argv[1:] if argv is None else argv):
@@ -256,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(said)
         sys.stdout.flush()
     except BrokenPipeError:  # as in generate … | head -c 5
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes there when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of the output goes there when Python ends
         return 141  # as of other commands then: 128 + SIGPIPE
     except (ValueError, TypeError, OSError, ImportError) as error:
         if isinstance(error, TypeError) and run is not audit:

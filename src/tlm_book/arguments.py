@@ -1,4 +1,4 @@
-"""The options of the command line, and what can be refused before torch is loaded. Written by hand."""
+"""The options of the command line, and the checks that can be made before torch is loaded. Written by hand."""
 
 import argparse
 import importlib.util
@@ -19,7 +19,7 @@ PRESETS = (*_DECODERS, *(f"encoder-decoder-{name}" for name in _PAIRS))
 
 
 class _Parser(argparse.ArgumentParser):
-    """One line for a value that is refused; usage, too, for what cannot be read."""
+    """A parser that prints one line for a refused value, and the usage as well for options that it cannot read."""
 
     def error(self, message: str) -> NoReturn:
         if refused := re.fullmatch(r"argument (.+?): (got .*)", message, re.DOTALL):
@@ -27,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As usual; of an option that there is none of, the nearest is named."""
+        """As usual, but an unknown option is answered with the nearest known one."""
         found, left = self.parse_known_args(args, namespace)
         if odd := [word for word in left if word.startswith("-")] or left:
             if found.command == "generate" and not odd[0].startswith("-"):
@@ -211,8 +211,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def refuse_options(options: dict[str, Any]) -> None:
-    """What single values do not show: heads that do not divide the width, a run that stands there, a module that is missing.
-    ValueError or FileExistsError.
+    """Refuse what single values do not show: heads that do not divide the width, a run that exists already, a missing module.
+    Raises ValueError or FileExistsError.
     """
     d, h = options.get("d_model"), options.get("heads")
     if d and h and d % h:
@@ -252,10 +252,10 @@ def _refuse_run(options: dict[str, Any]) -> None:
 
 
 def _expects_module(path: str) -> None:
-    sys.path.insert(0, "")  # as python -m does with the module that it runs
+    sys.path.insert(0, "")  # as python -m does for the module that it runs
     try:
         found = importlib.util.find_spec(path) is not None
-    except (ModuleNotFoundError, ValueError):  # the latter for __main__
+    except (ModuleNotFoundError, ValueError):  # ValueError for __main__
         found = False
     finally:
         sys.path.remove("")
@@ -279,7 +279,7 @@ _OPTION = {
 
 
 def in_options(message: str, command: str) -> str:
-    """The library's message "name: got …", said of the option that gave the value.
+    """The library's message "name: got …", with the option that gave the value in place of the name.
 
     >>> in_options("n_new: got -1, want at least 0", "generate")
     '--tokens: got -1, want at least 0'
@@ -287,7 +287,7 @@ def in_options(message: str, command: str) -> str:
     name, colon, rest = message.partition(":")
     usual = {"folder": "--out" if command == "train" else "--model", **_OPTION}
     option = usual.get(name, f"--{name.replace('_', '-')}")
-    if command == "export" and name.startswith("model."):  # of a model, not of an option
+    if command == "export" and name.startswith("model."):  # a setting of the model, not an option
         return f"--model: got one with {name.removeprefix('model.config.')} = {rest.removeprefix(' got ')}"
     known = option in _options_of(command)
     return f"{option}{colon}{rest}" if known and rest.startswith(" got ") else message

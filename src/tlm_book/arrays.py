@@ -22,12 +22,12 @@ def as_array(thing: Any) -> Any:
 
 
 def as_float64(tensor: Any) -> Float64[np.ndarray, "..."]:
-    """The numbers of a torch tensor as a float64 array of its own: a change of one is no change of the other."""
+    """A copy of a torch tensor's numbers as a float64 array: changing one does not change the other."""
     return tensor.detach().double().cpu().numpy().copy()
 
 
 def as_numbers(rows: Any) -> Shaped[np.ndarray, "..."]:
-    """Nested lists of numbers, or of tensors, as one array. ValueError for rows of different lengths and for what is no number.
+    """Nested lists of numbers, or of tensors, as one array. ValueError for rows of different lengths and for entries that are not numbers.
 
     >>> as_numbers([[1, 0], [0.25, 0.75]]).shape
     (2, 2)

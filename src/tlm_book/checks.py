@@ -33,12 +33,12 @@ def expects(condition: object, argument: str, got: object, wants: str, error: ty
 
 
 def refuse(argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> NoReturn:
-    """Raise ValueError, or another `error`, with the message of `expects`, where it is known already that something is wrong."""
+    """Raise ValueError, or another `error`, with the message of `expects`, when it is already known that something is wrong."""
     raise error(f"{argument}: got {got}, want {wants}")
 
 
 def did_you_mean(got: str, names: Sequence[str]) -> str:
-    """"; did you mean …?" with the nearest of the names, or nothing where none is near.
+    """The text "; did you mean …?" with the nearest of the names, or "" if none is near.
 
     >>> did_you_mean("topk", ["temperature", "top_k", "top_p"])
     '; did you mean top_k?'
@@ -48,7 +48,7 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
 
 
 def expects_names(given: Iterable[str], names: Sequence[str]) -> None:
-    """Each of the given names of arguments is one of `names`; TypeError otherwise, which says the nearest."""
+    """Check that each given argument name is one of `names`; TypeError otherwise, which suggests the nearest."""
     for name in given:
         if name not in names:
             refuse(name, "an unknown argument", f"one of {', '.join(names)}{did_you_mean(name, names)}", TypeError)
@@ -58,10 +58,10 @@ Kind = TypeVar("Kind")
 
 
 def with_suggestions(kind: type[Kind]) -> type[Kind]:
-    """The dataclass, which answers to an unknown field with the nearest that there is. TypeError, as before."""
+    """The dataclass, changed so that its TypeError for an unknown field suggests the nearest field."""
     made: Any = kind
 
-    def new(cls: Any, *args: Any, **fields: Any) -> Any:  # before __init__, which stays as the dataclass made it
+    def new(cls: Any, *args: Any, **fields: Any) -> Any:  # runs before __init__, which stays as the dataclass made it
         expects_names(fields, list(cls.__dataclass_fields__))
         return object.__new__(cls)
 
@@ -70,12 +70,12 @@ def with_suggestions(kind: type[Kind]) -> type[Kind]:
 
 
 def expects_one_of(argument: str, got: object, choices: Sequence[object]) -> None:
-    """`got` is one of `choices`; ValueError otherwise."""
+    """Check that `got` is one of `choices`; ValueError otherwise."""
     expects(got in choices, argument, repr(got), "one of " + ", ".join(map(repr, choices)))
 
 
 def expects_positive(**sizes: Any) -> None:
-    """Each keyword is an integer ≥ 1; TypeError for another type, ValueError for a smaller number."""
+    """Check that each keyword is an integer ≥ 1; TypeError for another type, ValueError for a smaller number."""
     for argument, got in sizes.items():
         if not isinstance(got, int) or isinstance(got, bool):
             refuse(argument, repr(got), "an int" if is_whole(got) else "a whole number", TypeError)
@@ -83,30 +83,30 @@ def expects_positive(**sizes: Any) -> None:
 
 
 def is_whole(got: object) -> bool:
-    """Whether this is a whole number, Python's or numpy's; a bool is none."""
+    """Whether this is a whole number of Python or numpy; a bool is not."""
     return isinstance(got, Integral) and not isinstance(got, bool)
 
 
 def expects_whole(**given: Any) -> None:
-    """Each keyword is a whole number; TypeError otherwise."""
+    """Check that each keyword is a whole number; TypeError otherwise."""
     for argument, got in given.items():
         expects(is_whole(got), argument, repr(got), "a whole number", TypeError)
 
 
 def expects_numbers(**given: Any) -> None:
-    """Each keyword is an int or a float; TypeError otherwise."""
+    """Check that each keyword is an int or a float; TypeError otherwise."""
     for argument, got in given.items():
         expects(isinstance(got, int | float) and not isinstance(got, bool), argument, repr(got), "a number", TypeError)
 
 
 def expects_switches(**given: Any) -> None:
-    """Each keyword is True or False; TypeError otherwise."""
+    """Check that each keyword is True or False; TypeError otherwise."""
     for argument, got in given.items():
         expects(isinstance(got, bool), argument, repr(got), "True or False", TypeError)
 
 
 def plain_fields(made: Any) -> None:
-    """Single numbers of numpy and torch in the fields of a frozen dataclass become Python's own, which can be written into a file."""
+    """Turn single numbers of numpy and torch in the fields of a frozen dataclass into Python's own, which can be written into a file."""
     for name in made.__dataclass_fields__:
         object.__setattr__(made, name, _plain(getattr(made, name)))
 
@@ -118,7 +118,7 @@ def _plain(got: Any) -> Any:
 
 
 def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) -> None:
-    """The array's trailing axes are `wants`: a number fixes an axis, a name or None leaves it free.
+    """Check that the array's trailing axes are `wants`: a number fixes an axis, a name or None leaves it free.
 
     >>> import numpy as np
     >>> expects_shape("X", np.zeros((3, 4)), ("n", 5))
@@ -129,13 +129,13 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
     got = tuple(array.shape)
     tail = got[len(got) - len(wants):]
     fits = len(got) >= len(wants) and all(not isinstance(w, int) or w == g for w, g in zip(wants, tail))
-    if not fits:  # the message is built only when it is needed: torch.compile cannot trace it
+    if not fits:  # build the message only when it is needed: torch.compile cannot trace it
         lead = "…, " if len(got) > len(wants) else ""
         refuse(argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
 
 
 def expects_several(argument: str, values: object, wants: str, kind: type = Iterable) -> None:
-    """TypeError unless this is of the kind and no single text, whose letters would be taken one by one.
+    """TypeError unless `values` is of this kind and not a single text, whose letters would be taken one by one.
 
     >>> expects_several("texts", "tea", "a list of str")
     Traceback (most recent call last):
@@ -147,7 +147,7 @@ def expects_several(argument: str, values: object, wants: str, kind: type = Iter
 
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
-    """Every token is an integer in {0, …, vocab_size − 1}: TypeError for another type, IndexError outside the range."""
+    """Check that every token is an integer in {0, …, vocab_size − 1}: TypeError for another type, IndexError outside the range."""
     _expects_integers(argument, tokens)
     if 0 in tuple(tokens.shape):
         return
@@ -157,7 +157,7 @@ def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
 
 
 def expects_text(argument: str, tokens: Any) -> None:
-    """A text is one row of integer tokens in a tensor: TypeError for another kind, ValueError for another shape, such as that of several texts."""
+    """Check for one text, a row of integer tokens in a tensor: TypeError for another kind, ValueError for another shape (several texts)."""
     expects(hasattr(tokens, "unfold"), argument, type(tokens).__name__, "a tensor of integer tokens", TypeError)
     _expects_integers(argument, tokens)
     expects(tokens.ndim == 1, argument, f"shape {tuple(tokens.shape)}", "(N), one row of tokens")
@@ -174,22 +174,22 @@ def _expects_integers(argument: str, tokens: Any) -> None:
 
 
 def expects_length(argument: str, n: int, max_len: int) -> None:
-    """A sequence has 1 ≤ n ≤ max_len rows; ValueError otherwise."""
+    """Check that a sequence has 1 ≤ n ≤ max_len rows; ValueError otherwise."""
     expects(1 <= n <= max_len, argument, f"{n} rows", f"from 1 to max_len = {max_len} rows")
 
 
-Reader = Callable[[str, Any, dict[str, int]], Any]  # (argument's name, what came, lengths known by now) → what the function is given
+Reader = Callable[[str, Any, dict[str, int]], Any]  # (name of the argument, its value, lengths known so far) → what the function is given
 
 
 def shaped(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, its arguments compared with its annotations before its body runs. Lists, tuples and torch tensors are
-    made arrays where an array is meant, and lists where tokens are.
+    """The function, with its arguments checked against its annotations before its body runs. Lists, tuples and torch tensors
+    become arrays where an array is expected, and lists where tokens are.
 
-    An axis that two arguments name alike has one length, "2" is an axis of length 2, "_" any axis and "..." any number
-    of axes. Int in an annotation wants integers, Float and Real real numbers; "| None" lets None through, "| float" a number. The
-    message gives the lengths that are known by then. Whole numbers, numbers, texts, tokens, merges and functions are known, too.
+    Axes of the same name have the same length; "2" is an axis of length 2, "_" any axis and "..." any number of axes. Int in an
+    annotation asks for integers, Float and Real for real numbers; "| None" also admits None, "| float" a number. The message gives
+    the lengths known so far. Whole numbers, numbers, texts, tokens, merges and functions are checked, too.
 
-    TypeError for what is no array (number, text, …), for another kind of number and for an argument that there is none of,
+    TypeError for anything but an array (number, text, …), for another kind of number and for an unknown argument;
     ValueError for another shape.
 
     >>> import numpy as np
@@ -220,7 +220,7 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, without the work of binding
+        if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, which needs no binding
             given, sizes = list[Any](args), dict[str, int]()
             for k, name, reader, optional in places:
                 if k < len(given) and not (optional and given[k] is None):
@@ -246,7 +246,7 @@ def _may_be_none(parameter: inspect.Parameter) -> bool:
 
 
 def _reader(annotation: Any) -> Reader | None:
-    """How an argument of this type is read; None where anything may come."""
+    """The function that reads an argument of this type; None if anything is allowed."""
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     kinds = [kind for kind in (typing.get_args(annotation) if union else (annotation,)) if kind is not type(None)]
     if array := next((kind for kind in kinds if hasattr(kind, "dim_str")), None):
@@ -256,7 +256,7 @@ def _reader(annotation: Any) -> Reader | None:
 
 
 def _plain_reader(kind: Any) -> Reader | None:
-    """The same for what is no array and no choice between two kinds."""
+    """The same for a type that is neither an array nor a choice between two kinds."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -306,14 +306,14 @@ def _read_function(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
 
 
 def _listed(argument: str, thing: Any, of: str) -> Any:
-    """What can be gone through, arrays and tensors as lists of Python's numbers; TypeError for one str, and for what is single."""
+    """An iterable, with arrays and tensors as lists of Python's numbers; TypeError for a single str and for anything that is not iterable."""
     expects(not isinstance(thing, str), argument, "a single str", "a list of them" if of == "str" else f"a list of {of}", TypeError)
     expects(hasattr(thing, "__iter__"), argument, type(thing).__name__, f"a list of {of}", TypeError)
     return thing.tolist() if hasattr(thing, "tolist") else thing
 
 
 def _read_words(argument: str, thing: Any, sizes: dict[str, int], kind: type, made: Any) -> Any:
-    """Tokens, or pieces of text: a list where `made` is list, else any sequence of them."""
+    """Tokens, or pieces of text: a list if `made` is list, otherwise any sequence of them."""
     if type(thing) is list and set(map(type, thing)) <= {kind}:
         return thing
     of = "str" if kind is str else "whole numbers"
@@ -337,7 +337,7 @@ def _read_pair(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
 
 
 def _read_each(argument: str, thing: Any, sizes: dict[str, int], inner: Reader) -> Any:
-    """A list of arrays, of lists of tokens or of pairs; the message counts them."""
+    """A list of arrays, of lists of tokens or of pairs; the message says which entry is wrong."""
     return [inner(f"{argument}[{i}]", one, sizes) for i, one in enumerate(_listed(argument, thing, "them"))]
 
 
@@ -368,12 +368,12 @@ def _read_array(argument: str, thing: Any, sizes: dict[str, int], wants: Any, ax
 
 
 def _made_array(argument: str, thing: Any, wants: Any) -> Any:
-    """A list, a tuple or a torch tensor as an array; anything else as it is. What has to be real becomes float64, and stays whole otherwise;
-    an array without an entry is of the wanted kind."""
+    """A list, a tuple or a torch tensor as an array; anything else as it is. Numbers become float64 if real ones are wanted, else they stay whole;
+    an array without entries becomes one of the wanted kind."""
     if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
         empty = wants.__name__.startswith("Int") and getattr(thing, "size", 1) == 0
         return thing.astype(int) if empty and hasattr(thing, "astype") else thing
-    from tlm_book.arrays import (  # numpy only where there are arrays
+    from tlm_book.arrays import (  # numpy is loaded only if there are arrays
         as_array,
         as_numbers,
     )
@@ -390,7 +390,7 @@ def _made_array(argument: str, thing: Any, wants: Any) -> Any:
 
 
 def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: dict[str, int]) -> None:
-    """`array` has the axes and the kind of number of the jaxtyping type `wants`; the lengths of named axes are kept in `sizes`."""
+    """Check that `array` has the axes and the kind of number of the jaxtyping type `wants`; `sizes` collects the lengths of named axes."""
     if not hasattr(array, "shape"):
         refuse(argument, type(array).__name__, "an array" if axes == ["..."] else f"an array of shape {_wish(axes, sizes)}", TypeError)
     kind, name = getattr(array.dtype, "kind", ""), wants.__name__

@@ -1,4 +1,4 @@
-"""Files and folders that are there complete or not at all: written beside their place, then renamed. Written by hand."""
+"""Files and folders that appear complete or not at all: they are written beside their place, then renamed. Written by hand."""
 
 import contextlib
 import os
@@ -19,21 +19,21 @@ except ImportError:  # Windows
 __all__ = ["clear_parts", "free_folder", "held", "new_file", "new_folder"]
 
 
-def free_folder(folder: str | os.PathLike[str]) -> Path:
-    """The path, when nothing is there yet; FileExistsError otherwise, TypeError for what is no path."""
-    expects(isinstance(folder, str | os.PathLike), "folder", type(folder).__name__, "a path", TypeError)
+def free_folder(folder: str | os.PathLike[str], argument: str = "folder") -> Path:
+    """The path, if nothing exists there yet; FileExistsError otherwise, TypeError for anything but a path."""
+    expects(isinstance(folder, str | os.PathLike), argument, type(folder).__name__, "a path", TypeError)
     path = Path(folder)
-    expects(not os.path.lexists(path), "folder", f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
+    expects(not os.path.lexists(path), argument, f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path
 
 
 def _beside(path: Path) -> Path:
-    """Where what will be called `path` is written: a name that no other process or thread has, nor one that was killed."""
+    """The temporary place in which `path` is written: a name that no other process or thread uses, or has left behind when it was killed."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
 def _settle(part: Path) -> None:
-    """What was written is on the disk, and not on its way there: after a power cut no name stands for half a file."""
+    """Wait until what was written is on the disk: after a power cut, no name stands for half a file."""
     for file in [part, *part.rglob("*")]:
         if file.is_file():
             with file.open("rb+" if os.name == "nt" else "rb") as written:
@@ -42,7 +42,7 @@ def _settle(part: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is written. FileExistsError when there is one of that name."""
+    """A folder to write into, which gets its name once everything is written. FileExistsError if the name is taken."""
     path = free_folder(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
@@ -57,9 +57,9 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to. What is written takes the place of `file`, and of an older file of that name, when all went well.
+    """A path to write to. If all goes well, what was written there becomes `file` and replaces an older file of that name.
 
-    FileNotFoundError where there is no such folder, IsADirectoryError where the name is a folder's.
+    FileNotFoundError if there is no such folder, IsADirectoryError if the name is a folder's.
     """
     path = Path(file)
     expects(path.parent.is_dir(), "file", f"{str(path)!r}, and no folder {str(path.parent)!r}", "a file in a folder that exists", FileNotFoundError)
@@ -75,8 +75,8 @@ def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def held(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Work in a folder in which nobody else does. FileExistsError when another process holds it; one that ends, however it ends, holds nothing.
-    Where there are no such locks (on Windows, on some networks' disks), nothing is held.
+    """Hold a folder, so that no other process works in it. FileExistsError if another process holds it; a process that has ended,
+    in whatever way, holds nothing. Where there are no such locks (on Windows, on some network disks), nothing is held.
     """
     if fcntl is None:
         yield
@@ -96,7 +96,7 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def clear_parts(folder: str | os.PathLike[str]) -> None:
-    """Remove what processes that were killed have left half written in this folder."""
+    """Remove the half-written files that killed processes have left in this folder."""
     for part in Path(folder).glob(".*.part"):
         if part.is_dir():
             shutil.rmtree(part)

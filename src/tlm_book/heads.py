@@ -59,7 +59,7 @@ def rhyme_tokenizer() -> Tokenizer:
 
 
 def new_rhyme_model(vocab_size: int) -> TransformerLM:
-    """GPT-2 in small, before training: random tokens, places as quick waves."""
+    """A small GPT-2 before training: random tokens, positions as short waves."""
     config = Config.gpt2(
         vocab_size, d_model=64, d_ff=128, n_layers=2, n_heads=4, max_len=64
     )
@@ -83,7 +83,7 @@ def train_rhymes(
 
     FileExistsError when there is such a folder.
     """
-    free_folder(out)
+    free_folder(out, "out")
     tokenizer = rhyme_tokenizer()
     tokens = encode_corpus(tokenizer, rhymes(n_texts, seed=0))
     recipe = TrainConfig(

@@ -1,7 +1,7 @@
-"""Looking inside a model while it runs: every intermediate result by name, and others in its place. Written by hand.
+"""Looking inside a model while it runs: every intermediate result can be read by its name, or replaced. Written by hand.
 
-What is the result of a module is read off by torch's own hooks, which are there only during the run. Attention and the
-mixture of experts compute the rest in one fused step; their `watch`, while it is set, makes them go step by step.
+The result of a module is read by torch's own hooks, which are there only during the run. Attention and the mixture of
+experts compute their other results in one fused step; while their `watch` is set, they go step by step.
 """
 
 import difflib
@@ -22,11 +22,11 @@ from tlm_book.checks import expects, refuse
 __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 
 Hook = Callable[[Tensor], Tensor | None]
-Place = tuple[nn.Module, str]  # a module, and what of it: READ, RESULT, or a word that its watch says
+Place = tuple[nn.Module, str]  # a module, and which of its results: READ, RESULT, or a word that its watch is given
 
 
 class Cache(dict[str, Tensor]):
-    """{name: result}; a name that is not there is answered with the nearest."""
+    """{name: result}; the error for a missing name suggests the nearest."""
 
     def __missing__(self, name: object) -> NoReturn:
         near = difflib.get_close_matches(str(name), list(self), n=1, cutoff=0.0)
@@ -34,7 +34,7 @@ class Cache(dict[str, Tensor]):
 
 
 class Watch(dict[str, Callable[[Tensor], Tensor]]):
-    """What a layer asks at each of its steps: (word, result) ↦ the result, or what stands in its place."""
+    """What a layer calls at each of its steps: (word, result) ↦ the result, or its replacement."""
 
     def __call__(self, word: str, result: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         return self[word](result) if word in self else result
@@ -45,7 +45,7 @@ OF_ATTENTION = ("queries", "keys", "values", "scores", "masked_scores", "weights
 
 
 def _places(model: Any) -> dict[str, Place]:
-    """Where each name is found, in the order of the run."""
+    """{name: the place of that result}, in the order of the run."""
     found: dict[str, Place] = {"embedding": (model.embedding, RESULT), "position": (model.position, RESULT)}
     for l, block in enumerate(model.blocks):
         of_block = _places_of_block(block)
@@ -59,7 +59,7 @@ def _places_of_block(block: Any) -> dict[str, Place]:
     attended: dict[str, Place] = {f"attention.{word}": (CA, word) for word in OF_ATTENTION} | {"attention": (CA, RESULT)}
     between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block.norm_feed_forward, READ)}
     ff_normed: dict[str, Place] = {"norm_feed_forward": (block.norm_feed_forward, RESULT)}
-    experts = isinstance(FF.down, Tensor)  # the matrices of all experts in one
+    experts = isinstance(FF.down, Tensor)  # the matrices of all experts in one tensor
     parts = ("router",) if experts else ("gate", "up")
     fed: dict[str, Place] = {f"feed_forward.{part}": (getattr(FF, part), RESULT) for part in parts if hasattr(FF, part)}
     fed |= {"feed_forward.hidden": (FF, "hidden") if experts else (FF.down, READ), "feed_forward": (FF, RESULT)}
@@ -93,15 +93,15 @@ def run_with_cache(
     names: str | Iterable[str] | None = None,
     hooks: Mapping[str, Hook] | None = None,
 ) -> tuple[Float[Tensor, "*batch n V"], dict[str, Float[Tensor, "..."]]]:
-    """(logits, cache): the model's result, and every intermediate result by name, in the order of the run.
+    """Run the model and keep what it computes: (logits, cache), where the cache holds intermediate results by name, in the order of the run.
 
     model   a `TransformerLM`.
-    names   the results to keep: a name or several, `*` stands for anything: "blocks.*.attention.weights". All, if None.
-    hooks   {name: f}: the run goes on with f(result) in the place of this result; where f gives None, with the result itself.
+    names   the results to keep: one name or several, in which `*` stands for anything: "blocks.*.attention.weights". None: all.
+    hooks   {name: f}: the run goes on with f(result) in place of this result, or with the result itself if f returns None.
 
-    What is kept is not copied, and gradients flow through it as usual; what a hook has replaced is kept. A watched layer computes
-    its attention step by step, which may round otherwise than the fused kernel. ValueError for a name that is not inside the model and for
-    a hook that gives another shape, TypeError for one that gives no tensor; otherwise as the model itself.
+    The results kept are not copied, and gradients flow through them as usual; of a result that a hook replaces, the replacement is kept.
+    A watched layer computes its attention step by step, and may round differently from the fused kernel. ValueError for a name that the model
+    does not have and for a hook that returns another shape, TypeError for one that does not return a tensor; otherwise the errors of the model.
     """
     places, hooks = _places(model), _hooks(hooks)
     wanted = ["*"] if names is None else [names] if isinstance(names, str) else list(names)
@@ -127,12 +127,12 @@ def run_with_cache(
 def run_with_hooks(
     model: nn.Module, tokens: Int[Tensor, "*batch n"], hooks: Mapping[str, Hook]
 ) -> Float[Tensor, "*batch n V"]:
-    """The logits of a run in which `hooks` replace results, as in `run_with_cache`. Errors as there."""
+    """The logits of a run in which `hooks` replace results, as in `run_with_cache`. Errors as in that function."""
     return run_with_cache(model, tokens, (), hooks)[0]
 
 
 def _hooks(hooks: Any) -> Mapping[str, Hook]:
-    """The hooks as {name: function of the result alone}; TypeError for anything else."""
+    """The hooks, checked: {name: a function of the result alone}; TypeError for anything else."""
     if hooks is None:
         return {}
     expects(isinstance(hooks, Mapping), "hooks", type(hooks).__name__, "a mapping {name: f}, where f(result) takes the result's place", TypeError)
@@ -143,7 +143,7 @@ def _hooks(hooks: Any) -> Mapping[str, Hook]:
             inspect.signature(hook).bind(None)
         except TypeError as error:
             raise TypeError(f"hooks[{name!r}]: got a function of other arguments ({error}), want {wants}") from None
-        except ValueError:  # some of torch's own say nothing of theirs
+        except ValueError:  # some of torch's own functions do not tell their parameters
             pass
     return hooks
 
@@ -159,7 +159,7 @@ def _replaced(name: str, result: Tensor, hook: Hook) -> Tensor:
 
 
 def _watch(places: Mapping[str, Place], see: Callable[[str, Tensor], Tensor], stack: ExitStack) -> None:
-    """Until the stack is closed, `see` is told the name and the result at each of these places, and its answer is used."""
+    """Until the stack is closed, call `see` with the name and the result at each of these places, and use what it returns."""
     watches: dict[nn.Module, Watch] = {}
     for name, (module, what) in places.items():
         if what == RESULT:
@@ -169,5 +169,5 @@ def _watch(places: Mapping[str, Place], see: Callable[[str, Tensor], Tensor], st
         else:
             watches.setdefault(module, Watch())[what] = partial(see, name)
     for module, watch in watches.items():
-        stack.callback(vars(module).pop, "watch")  # what is left behind, even None, would have a compiled model compiled again
+        stack.callback(vars(module).pop, "watch")  # anything left behind, even None, would make a compiled model compile again
         vars(module)["watch"] = watch

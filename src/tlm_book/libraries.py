@@ -7,7 +7,7 @@ __all__ = ["library"]
 
 
 def library(name: str, extra: str) -> Any:
-    """The module of this name; where it is missing, an ImportError that names the extra of tlm_book that brings it.
+    """The module of this name; if it is not installed, an ImportError that names the extra of tlm_book that brings it.
 
     >>> library("no_such_library", "viewer")
     Traceback (most recent call last):

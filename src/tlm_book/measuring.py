@@ -6,9 +6,9 @@ __all__ = ["seeds"]
 
 
 def seeds(count: int) -> range:
-    """0, …, count − 1 where the environment variable TLM_BOOK_ALL_SEEDS is set; otherwise 0 alone.
+    """The seeds 0, …, count − 1 if the environment variable TLM_BOOK_ALL_SEEDS is set; otherwise 0 alone.
 
-    A measurement says how far it spreads over several seeds. The outputs that a chapter shows, and `make test-all`, try them all; a reader's run, and
-    the quick tests, try the first.
+    A measurement says how much it varies over several seeds. The outputs shown in a chapter and `make test-all` use all of them; a reader's run and
+    the quick tests use only the first.
     """
     return range(count if "TLM_BOOK_ALL_SEEDS" in os.environ else 1)

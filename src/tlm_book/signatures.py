@@ -1,10 +1,10 @@
 """What `TLM_BOOK_TYPECHECK=1` turns on: every signature of the package is checked at run time, by jaxtyping and beartype, or by beartype alone.
 
-jaxtyping's hook decorates every function while its module is imported. Three things are spared, for they took most of the time of a test run. A signature
-without arrays has no axes to compare, so that beartype is enough. A check, which takes a thousand times as long to write as to run, is written when its
-function is first called; of a function within a function, which is made anew whenever the outer one runs, it is kept. And what was found in order is not
-looked at twice: a verdict depends on the types of arguments and result, and on the shapes of arrays (never on their numbers), so a call in which
-all of these have been seen together before runs as it stands.
+jaxtyping's hook decorates every function while its module is imported. Three things are avoided that would take most of the time of a test
+run. First, a signature without arrays has no axes to compare, so beartype alone checks it. Second, a check takes a thousand times as long to
+generate as to run, so it is generated when its function is first called; for a nested function, which is made anew whenever the outer one runs,
+it is kept. Third, no call is checked twice: the verdict depends only on the types of arguments and result and on the shapes of arrays (never
+on their numbers), so a call in which all of these have passed together before runs unchecked.
 """
 
 import functools
@@ -18,7 +18,7 @@ from beartype import BeartypeConf, beartype
 
 __all__ = ["checked", "described", "may_hold_arrays", "install"]
 
-# The tower lets a whole number stand where a float is wanted, as Python itself does.
+# The numeric tower admits a whole number where a float is wanted, as Python itself does.
 CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
 LONGEST = 32  # items of a list that are compared one by one
 _seen: dict[Hashable, Callable[..., Any]] = {}
@@ -27,7 +27,7 @@ _ways: dict[type, Callable[[Any], Any]] = {}
 
 
 def checked(signature: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments and its result checked; `signature` is one that jaxtyping has made, with an empty body."""
+    """The function, with its arguments and its result checked; `signature` is the function with an empty body that jaxtyping makes."""
     if "<locals>" not in signature.__qualname__:
         return CHECK(signature)
     hints = tuple((name, repr(hint)) for name, hint in signature.__annotations__.items())
@@ -38,24 +38,24 @@ def checked(signature: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def may_hold_arrays(hint: Any) -> bool:
-    """Whether an array with axes stands in a type; a name in quotes might be one."""
+    """Whether a type may contain an array with axes; a name in quotes may stand for one."""
     if isinstance(hint, str) or inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray):
         return True
     return any(may_hold_arrays(part) for part in (hint if isinstance(hint, list) else get_args(hint)))
 
 
 def described(thing: Any) -> Hashable:
-    """All that a check looks at: types, shapes of arrays, the items of short lists. None: it may look at more."""
+    """All that a check looks at: types, shapes of arrays, the items of short lists; None if it may look at more."""
     try:
         found = _description(thing)
-        hash(found)  # a shape that is no number has none
+        hash(found)  # a shape that is not a number has no hash
     except (_More, TypeError):
         return None
     return found
 
 
 class _More(Exception):
-    """A check may look at more than is described."""
+    """Raised when a check may look at more than is described."""
 
 
 def _description(thing: Any) -> Hashable:
@@ -66,7 +66,7 @@ def _description(thing: Any) -> Hashable:
 
 
 def _way(kind: type) -> Callable[[Any], Any]:
-    """How things of that type are described."""
+    """The function that describes things of this type."""
     if hasattr(kind, "shape") and hasattr(kind, "dtype"):
         return lambda array: (kind, array.dtype, tuple(array.shape))
     if issubclass(kind, (tuple, list)):
@@ -89,7 +89,7 @@ def _no_further(thing: Any) -> Any:
 
 
 def _once(function: Callable[..., Any], checks: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
-    """The function with its checks, which are passed over in a call that looks like one that was in order."""
+    """The function with its checks, which are skipped for a call that looks like one that has passed."""
     passed: dict[Hashable, set[Hashable]] = {}  # {what was given: what came out}
     if "<locals>" in function.__qualname__:  # made again and again
         hints = tuple((name, repr(hint)) for name, hint in function.__annotations__.items())
@@ -120,7 +120,7 @@ def _once(function: Callable[..., Any], checks: Callable[[Callable[..., Any]], C
 
 
 def _unless_switched_off(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function checked by beartype alone, and only while jaxtyping is on: what checks shapes is called inside compiled graphs, which hold no check."""
+    """The function, checked by beartype alone and only while jaxtyping is on: `checks` runs inside compiled graphs, which can hold no type check."""
     full = functools.cache(lambda: CHECK(function))
 
     @functools.wraps(function)
@@ -128,13 +128,13 @@ def _unless_switched_off(function: Callable[..., Any]) -> Callable[..., Any]:
         __tracebackhide__ = True
         return (function if jaxtyping.config.jaxtyping_disable else full())(*args, **kwargs)
 
-    if "<locals>" not in function.__qualname__:  # what `shaped` makes shows the check of what it wraps
+    if "<locals>" not in function.__qualname__:  # a function made by `shaped` shows the check of the one that it wraps
         vars(checked_or_plain)["full"] = full
     return checked_or_plain
 
 
 def _giving(result: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the same signature, in the same module, with this result."""
+    """A function with the same signature, in the same module, that returns this result."""
 
     def same(*args: Any, **kwargs: Any) -> Any:
         return result
@@ -144,7 +144,7 @@ def _giving(result: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Modules of this package that are imported from now on are checked."""
+    """Check the modules of this package that are imported from now on."""
     of_jaxtyping = jaxtyping.jaxtyped
 
     def jaxtyped(thing: Any = None, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Weights in files: tensors with names in safetensors, numbers that are finite, and models that wait for their numbers. Written by hand."""
+"""Weights in files: named tensors in safetensors files, tests for finite numbers, and models whose weights have no numbers yet. Written by hand."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,14 +20,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def finite(w: Float[Tensor, "*shape"]) -> bool:
-    """Whether all numbers are finite: their sum tells, unless it overflows."""
+    """Whether all numbers are finite: their sum tells, unless it overflows, and then they are looked at one by one."""
     return bool(w.sum().isfinite()) or bool(w.isfinite().all())
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """A safetensors file; OSError when it cannot be written, for instance on a full disk."""
+    """Write a safetensors file; OSError when it cannot be written, for instance on a full disk."""
     file.touch()
-    mode = file.stat().st_mode  # what the umask grants: safetensors makes files that nobody else may read
+    mode = file.stat().st_mode  # the mode that the umask grants: safetensors makes files that nobody else may read
     try:
         save_file(dict(tensors), file, metadata)
         file.chmod(mode)
@@ -36,14 +36,14 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def tie(model: nn.Module) -> None:
-    """After loading, the unembedding of a tied model is the table of its embedding again: one parameter, not two of the same numbers."""
+    """After loading, make the unembedding of a tied model its embedding table again: one parameter, not two with the same numbers."""
     parts: Any = model
     if parts.config.tied:
         parts.unembedding.weight = parts.embedding.table.weight
 
 
 def expects_one_table(model: nn.Module) -> None:
-    """ValueError for a tied model of two different matrices: a file has room for one."""
+    """ValueError for a tied model whose two matrices differ: a file has room for one."""
     parts: Any = model
     one, two = parts.embedding.table.weight, parts.unembedding.weight
     same = not parts.config.tied or one is two or torch.equal(one, two)
@@ -51,8 +51,8 @@ def expects_one_table(model: nn.Module) -> None:
 
 
 def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor], file: str = "config.json") -> Model:
-    """kind(config) whose weights have shapes and no numbers yet: nothing of its size is made before the sizes are known to be
-    right. ValueError for sizes that no file with these tensors can have.
+    """The model kind(config), whose weights have shapes but no numbers yet, so that no memory is used before the sizes are known
+    to be right. ValueError for sizes that no file with these tensors can have.
     """
     expects(config.n_layers <= len(tensors), file, f"{config.n_layers} blocks", f"at most {len(tensors)}, one a tensor")
     try:

@@ -167,6 +167,16 @@ def test_numbers_that_are_wanted_one_by_one_may_come_as_an_array():
     assert grading.difference(np.array([1.0, 7.0]), (1, 6)) and "no tuple of 2" in grading.difference(np.ones(3), (1, 6))
 
 
+def test_a_pattern_drawn_anew_each_time_is_refused():
+    rng = np.random.default_rng(0)
+
+    def drawn(X):
+        A = np.tril(rng.random((len(X), len(X))))
+        return A / A.sum(axis=1, keepdims=True)
+
+    assert "have another pattern when it is asked again" in check("attention-6", drawn).hint
+
+
 def test_one_number_is_no_array_of_equal_numbers():
     assert "shape" in grading.difference(1.0, np.ones(3)) and "shape" in grading.difference(np.ones((3, 1)), np.ones(3))
     assert not grading.difference(np.ones((1, 1)), 1.0) and not grading.difference([1, 2], np.array([1.0, 2.0]))

@@ -27,13 +27,13 @@ def test_the_cache_grows_with_the_text(config, lengths):
     seen, last = set(), torch.tensor(lengths)
     while True:
         assert (z - want[torch.arange(len(last)), last - 1]).abs().max() < 1e-10
-        seen.add(cached.cache[0].K.shape[2])
+        seen.add(cached.cache[0].kept.shape[2])
         if last.max() == 300:
             break
         z = cached.step(texts[torch.arange(len(last)), last])
         last = last + 1
     assert max(seen) == room and min(seen) == min(room, max(64, 2 * max(lengths))) and all(a == b or b in (2 * a, room) for a, b in pairwise(sorted(seen)))
-    assert all(cache.K.shape[2] == cache.V.shape[1] for cache in cached.cache)
+    assert all(cache.kept.shape[1:3] == (2, room) for cache in cached.cache)
     fresh = cached.read([text[:200] for text in texts])  # longer at once than what is reserved, in the same cache
     assert (fresh - want[:, 199]).abs().max() < 1e-10
 
@@ -46,7 +46,7 @@ def test_what_is_selected_goes_on_growing():
     cached.select(torch.tensor([1, 0, 1]))
     for n in range(60, 140):
         z = cached.step(texts[[1, 0, 1], n])
-    assert (z - want[[1, 0, 1], 139]).abs().max() < 1e-10 and cached.cache[0].K.shape[2] == 240
+    assert (z - want[[1, 0, 1], 139]).abs().max() < 1e-10 and cached.cache[0].kept.shape[2] == 240
     whole = CachedModel(model, compile=True)
     whole.read(texts[:1, :3])
-    assert whole.cache[0].K.shape[2] == 300  # a graph has fixed shapes
+    assert whole.cache[0].kept.shape[2] == 300  # a graph has fixed shapes

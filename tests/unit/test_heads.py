@@ -44,7 +44,7 @@ def test_training_repeats_itself(tmp_path):
     folders = [heads.train_rhymes(tmp_path / name, n_steps=2, progress=False, n_texts=50) for name in "ab"]
     first, second = (training.load(folder)[0].state_dict() for folder in folders)
     assert all(torch.equal(w, second[name]) for name, w in first.items())
-    with pytest.raises(FileExistsError, match="folder: got"):
+    with pytest.raises(FileExistsError, match="out: got"):
         heads.train_rhymes(tmp_path / "a", n_steps=2, progress=False)
 
 

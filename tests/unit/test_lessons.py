@@ -1,6 +1,7 @@
 """The lessons of the small world: what they hold is true, they end when they should, and a course that was stopped goes on as if it had not been."""
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -109,8 +110,36 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().out == ""
     (a, _), (b, _) = load(whole), load(again)
     assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
-    with pytest.raises(FileExistsError, match="out: got"):
+    with pytest.raises(FileExistsError, match="out: got .*which exists"):
         learn_world(again, TINY, LESSONS_TINY, SMALL)
+
+
+def test_a_run_goes_on_when_the_config_has_a_new_field(tmp_path):
+    """What was kept before there was such a field means its default."""
+    course = learning._Course(TINY, LESSONS_TINY, SMALL, "cpu", False)
+    course.keep(tmp_path / "state")
+    kept = torch.load(tmp_path / "state", weights_only=True)
+    del kept["asked_for"]["config"]["window"]
+    torch.save(kept, tmp_path / "state")
+    course.take_up(tmp_path / "state")
+    kept["asked_for"]["config"]["window"] = 5
+    torch.save(kept, tmp_path / "state")
+    with pytest.raises(ValueError, match="config: got"):
+        course.take_up(tmp_path / "state")
+
+
+def test_a_link_that_leads_nowhere_is_refused_before_the_first_step(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="out: got .*link.*which exists"):
+        learn_world(tmp_path / "link", TINY, LESSONS_TINY, SMALL)
+
+
+def test_no_lessons_and_no_rows_are_refused(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match="lessons: got none, want at least one"):
+        learn_world(tmp_path / "new", TINY, (), SMALL)
+    model = learning.TransformerLM(SMALL)
+    with pytest.raises(ValueError, match="count: got 0"):
+        learning.share_right(FACTS, model, tokenizer, 0)
 
 
 def losses(folder):
@@ -144,7 +173,7 @@ def test_the_command_refuses_at_once(given, word, tmp_path):
     assert run.returncode == 2 and word in run.stderr and "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"warmup": 0}, {"cooling": 0.0}, {"cooling": 1.5}])
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"warmup": 0}, {"cooling": 0.0}, {"cooling": 1.5}, {"lr": 0.0}, {"lr_beside": math.inf}, {"lowest": -0.1}])
 def test_settings_that_mean_nothing_are_refused(wrong, tmp_path):
     (name, value), = wrong.items()
     with pytest.raises(ValueError, match=f"{name}: got {value}, want"):

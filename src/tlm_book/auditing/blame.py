@@ -1,4 +1,4 @@
-"""Who did it: every call of a module is traced, and the first to be at fault is named. (T-audit-culprit)"""
+"""The search for the culprit: every call of a module is traced, and the first call at fault is named. (T-audit-culprit)"""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Call:
     args: Any
     kwargs: Any
     output: Any
-    axes: list[tuple[int, ...]] = field(default_factory=list)  # row axes, inputs first
+    axes: list[tuple[int, ...]] = field(default_factory=list)  # the row axes of each tensor, inputs first
 
     def tensors(self) -> list[Tensor]:
         return tensors_in([self.args, self.kwargs, self.output])
@@ -42,7 +42,7 @@ class Call:
 
 
 def trace(trial: Trial, x: Shaped[Tensor, "batch n *d"], **extra: Any) -> list[Call]:
-    """Every call of a module, in the order in which they return; the whole comes last."""
+    """All calls of modules, in the order in which they return; that of the whole model comes last."""
     calls, waiting, hooks = [], [], []
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -65,13 +65,13 @@ def trace(trial: Trial, x: Shaped[Tensor, "batch n *d"], **extra: Any) -> list[C
 
 
 def same_calls(calls: Sequence[Call], others: Sequence[Call]) -> bool:
-    """Did two runs make the same calls, in the same order?"""
+    """Whether two runs made the same calls in the same order."""
     made, other = ([(call.path, len(call.tensors())) for call in some] for some in (calls, others))
     return made == other
 
 
 def mark_row_axes(calls: Sequence[Call], fewer: Sequence[Call], n: int, m: int) -> None:
-    """Which axes have a row for each row of the sequence: those of size n that are m in the trace at m rows."""
+    """Mark the axes that have a row for each row of the sequence: those of size n that have size m in the trace with m rows."""
     aligned = same_calls(calls, fewer)
     for k, call in enumerate(calls):
         others = fewer[k].tensors() if aligned else call.tensors()
@@ -90,7 +90,7 @@ def differ(
     here: Int[Tensor, " k"],
     there: Int[Tensor, " k"],
 ) -> bool:
-    """Do the kept rows of two tensors differ by more than rounding?"""
+    """Whether the kept rows of two tensors, `here` in one and `there` in the other, differ by more than rounding."""
     for axis in axes:
         a, b = a.index_select(axis, here), b.index_select(axis, there)
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -106,7 +106,7 @@ def differ(
 def compare_traces(
     calls: Sequence[Call], others: Sequence[Call], here: Int[Tensor, " k"], there: Int[Tensor, " k"]
 ) -> Callable[[int], list[bool]]:
-    """Which tensors of a call, inputs first, differ between two traces in the kept rows: here and there."""
+    """A function that tells, for the call of a given index, which of its tensors (inputs first) differ between two traces in the kept rows."""
     turn: dict[str, list[Call]] = {}
     for other in others:
         turn.setdefault(other.path, []).append(other)
@@ -121,8 +121,8 @@ def compare_traces(
 
 
 def first_to_differ(calls: Sequence[Call], differs: Callable[[int], list[bool]]) -> tuple[int | None, list[int]]:
-    """The first call with rows in its output that differ while none of its inputs does; and the calls inside it whose output
-    without rows differs while their inputs do not.
+    """The first call whose output has rows that differ while none of its inputs does; and the calls inside it whose output has no
+    rows and differs while their inputs do not.
     """
     pooled: list[int] = []
     for index, call in enumerate(calls):
@@ -136,7 +136,7 @@ def first_to_differ(calls: Sequence[Call], differs: Callable[[int], list[bool]])
 
 
 def derivatives_of_calls(trial: Trial, found: Witness) -> tuple[list[Call], Callable[[int], list[bool]]]:
-    """The trace; and which tensors of a call have, in their rows up to the witness's, a derivative by its column."""
+    """The trace, and a function that tells which tensors of a call have, in their rows up to the witness's row, a derivative by its column."""
     column, draw = found.source, torch.Generator().manual_seed(0)
     keep = torch.arange(found.row + 1, device=found.x.device)
     with torch.enable_grad(), differentiable_inputs(trial, found.x) as (given, leaves):
@@ -158,8 +158,8 @@ def derivatives_of_calls(trial: Trial, found: Witness) -> tuple[list[Call], Call
 
 
 def summarizes(calls: Sequence[Call], index: int, shorter: Sequence[Sequence[Call]]) -> bool:
-    """Is what this call returns without rows as large in the traces of shorter sequences, as the mean of all rows is? What a layer
-    returns that pads the rows, or leaves some out, has no row for each row, either; but all that it was given goes through it.
+    """Whether the outputs without rows of this call have the same shape in the traces of shorter sequences, as a mean of all rows
+    has. (A layer that pads rows or leaves some out also returns no row for each row, but the size of its output varies.)
     """
     call, traces = calls[index], [some for some in shorter if same_calls(calls, some)]
     pairs = [zip(call.tensors(), some[index].tensors(), call.axes) for some in traces]
@@ -168,7 +168,7 @@ def summarizes(calls: Sequence[Call], index: int, shorter: Sequence[Sequence[Cal
 
 
 def explains(trial: Trial, calls: Sequence[Call], index: int, found: Witness, keep: Int[Tensor, " k"]) -> bool:
-    """Does the fault vanish when this one call is made to return what it returned for the other sequence?"""
+    """Whether the fault vanishes if this one call is made to return what it returned for the other sequence."""
     call, turns = calls[index], itertools.count()
     which = sum(earlier.path == call.path for earlier in calls[:index])
 
@@ -187,7 +187,7 @@ def explains(trial: Trial, calls: Sequence[Call], index: int, found: Witness, ke
 
 
 def find_culprit(trial: Trial, fault: str, found: Witness) -> tuple[list[Call], int | None]:
-    """The trace at the witness, and the call in it that is the first to be at fault."""
+    """The trace at the witness, and the index of the first call in it that is at fault, or None."""
     n, m = found.x.shape[1], found.x.shape[1] - 1
     cut = lambda k: {key: mask[:, :k] for key, mask in found.extra.items()}
     at_length = lambda k: attempt(lambda: trace(trial, found.x[:, :k], **cut(k))) or []
@@ -201,7 +201,7 @@ def find_culprit(trial: Trial, fault: str, found: Witness) -> tuple[list[Call], 
     keep = torch.tensor(stay, device=found.x.device)
     mark_row_axes(calls, fewer, n, m)
     there = keep
-    if fault == "batch":  # one sequence, alone or in a batch of two, must not change
+    if fault == "batch":  # compare one sequence alone with the same in a batch of two
         size, another = (2, found.x[:1]) if len(found.x) > 1 else (1, found.other)
         mark_row_axes(calls, trace(trial, another), size, 3 - size)
         keep = keep if size == 2 else torch.zeros_like(keep)

@@ -33,25 +33,25 @@ from tlm_book.auditing.trial import Trial
 
 @dataclass
 class Behaviour:
-    """How the culprit's output rows depend on its input rows: experiments on one module."""
+    """How the culprit's output rows depend on its input rows, by experiments on this one module."""
 
     effects: Float[np.ndarray, "n n"]  # entry (i, j): the change of row i when input row j is replaced
-    alike: bool  # the same change in every earlier row
+    alike: bool  # every earlier row changes in the same way
     rescales: bool  # the earlier rows are only scaled and shifted, channel by channel
     symmetric: bool  # the order of later rows does not matter
     permutes: bool  # the output rows are the input rows in another order
-    averages: bool  # the earlier rows see nothing of two later ones but their sum
-    softmax: str  # what a softmax inside is given
+    averages: bool  # of two later rows, the earlier rows see only the sum
+    softmax: str  # what softmaxes inside the module are given
 
 
 def normal(shape: Sequence[int], draw: torch.Generator, like: Shaped[Tensor, "..."]) -> Inexact[Tensor, "..."]:
-    """Normal numbers of this shape, real or complex as those of `like`, beside it."""
+    """Normally distributed numbers of this shape, real or complex as `like`, and of its type and on its device."""
     kind = torch.complex64 if like.is_complex() else None
     return torch.randn(shape, generator=draw, dtype=kind, device=draw.device).to(like)
 
 
 def replay(trial: Trial, call: Call, change: Callable[[Tensor, int], Tensor]) -> Shaped[Tensor, "n e"]:
-    """The module again, on changed inputs; the first output with rows, rows first."""
+    """Run the module again on changed inputs; returns its first output with rows, rows first."""
     axes = iter(call.axes)
 
     def changed(t: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def replay(trial: Trial, call: Call, change: Callable[[Tensor, int], Tensor]) ->
 
 
 def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
-    """Replace, permute and compare rows at the culprit's own input."""
+    """The culprit's behaviour when rows of its own input are replaced, permuted and compared."""
     draw, vocab = torch.Generator().manual_seed(5), trial.plan.vocab_size
 
     def put(t: Tensor, axis: int, rows: Sequence[int]) -> Tensor:
@@ -106,7 +106,7 @@ def examine(trial: Trial, call: Call, n: int) -> Behaviour | None:
 
 
 def sees_only_sums(run: Callable[..., Tensor], y: Float[Tensor, "n e"], cut: int, floor: float) -> bool:
-    """Is it the same to the rows before the cut whether a number is added to the last row or to that before it?"""
+    """Whether the rows before the cut change equally if a number is added to the last row or to the last but one."""
 
     def add(t: Tensor, axis: int, row: int) -> Tensor:
         if not is_continuous(t):
@@ -129,8 +129,8 @@ def compare_outputs(
     given: Float[Tensor, "n f"],
     floor: float,
 ) -> tuple[bool, bool, bool, bool]:
-    """alike, rescales, symmetric, permutes: from the outputs y, and those of its first rows for other later rows and for the
-    same in another order.
+    """The fields alike, rescales, symmetric and permutes of `Behaviour`, from the outputs y and the first rows of the outputs for
+    other later rows and for the same later rows in another order.
     """
     cut = len(other)
     change = other - y[:cut]
@@ -159,7 +159,7 @@ BY_CLASS = {
 
 
 def cause_by_class(module: Any) -> str:
-    """What one of torch's own classes does, when that explains the leak."""
+    """The cause, if the module is of one of torch's own classes and this explains the leak; "" otherwise."""
     if isinstance(module, nn.RNNBase) and module.bidirectional:
         return "bidirectional recurrence: half of it runs from the last row to the first"
     if not type(module).__module__.startswith("torch.nn"):
@@ -169,7 +169,7 @@ def cause_by_class(module: Any) -> str:
 
 
 def is_attention(module: Any) -> bool:
-    """By its name, those of its classes, or what their methods use: does it weigh rows by a softmax?"""
+    """Whether the module seems to weigh rows by a softmax, by the names of its classes and of what their methods use."""
     classes = [c for c in type(module).__mro__ if issubclass(c, nn.Module)]
     own = [c for c in classes if not c.__module__.startswith("torch.")]
     methods = [f for c in own for f in vars(c).values() if inspect.isfunction(f)]
@@ -200,7 +200,7 @@ def cause_of(call: Call, local: Behaviour | None, fault: str, derivable: bool) -
 
 
 def cause_near(call: Call, local: Behaviour, later: Int[np.ndarray, "m 2"], attends: bool) -> str:
-    """When each row sees only a few rows ahead."""
+    """The cause if each row sees only a few rows ahead; "" otherwise."""
     n, reach = len(local.effects), int((later[:, 1] - later[:, 0]).max())
     rows = f"{reach} row{'s' * (reach > 1)} ahead"
     if n <= 2 * reach or not local.effects.diagonal(reach).all():
@@ -213,7 +213,7 @@ def cause_near(call: Call, local: Behaviour, later: Int[np.ndarray, "m 2"], atte
 
 
 def cause_by_shape(local: Behaviour, later: Int[np.ndarray, "m 2"]) -> str:
-    """When the pairs of rows that see each other form a figure."""
+    """The cause if the pairs of rows that see each other form a known figure; "" otherwise."""
     n, far = len(local.effects), {tuple(pair) for pair in later.tolist()}
     if n < 4:
         return ""
@@ -235,7 +235,7 @@ def cause_by_shape(local: Behaviour, later: Int[np.ndarray, "m 2"]) -> str:
 
 
 def cause_far(local: Behaviour, later: Int[np.ndarray, "m 2"], attends: bool, derivable: bool) -> str:
-    """When rows see far ahead, or some do."""
+    """The cause if all rows, or some, see far ahead."""
     n = len(local.effects)
     if n < 4 and not attends:
         return f"not known: it was seen at n = {n} only"

@@ -21,7 +21,7 @@ from tlm_book.auditing.trial import Findings, Trial, Witness
 
 
 def fresh_rows(trial: Trial, x: Shaped[Tensor, "batch n *d"], kind: int, draw: torch.Generator) -> Shaped[Tensor, "batch n *d"]:
-    """Rows to put in the place of others: of the same kind, but different."""
+    """Rows to put in place of those of x: of the same kind, but different."""
     if trial.inputs.tokens:
         vocab = trial.plan.vocab_size
         new = torch.randint(vocab, x.shape, generator=draw, device=draw.device).to(x)
@@ -45,13 +45,13 @@ def splice(
 def changes_of_rows(
     trial: Trial, x: Shaped[Tensor, "batch n *d"], base: Shaped[Tensor, "batch m e"], others: Iterable[Tensor]
 ) -> Iterator[Float[np.ndarray, " n"]]:
-    """The change of every row of `base`, the output for x, when x is replaced by each of the others, as a part of the largest
-    output.
+    """For each of the others, the change of every row of the output when it replaces x, as a fraction of the largest output;
+    `base` is the output for x.
     """
     waiting, size = iter(others), 0
     scale = largest(base) or 1.0
     while some := list(itertools.islice(waiting, trial.plan.batch)):
-        if trial.random and len(some) != size:  # the same draws for the same places
+        if trial.random and len(some) != size:  # so that the same places get the same random draws
             size = len(some)
             base = trial.rows(x.repeat_interleave(size, 0))
         gaps = row_changes(trial.rows(torch.cat(some)), base) / scale
@@ -59,7 +59,7 @@ def changes_of_rows(
 
 
 def try_replaced(trial: Trial, n: int, found: Findings) -> None:
-    """Replace the rows after each cut: rows up to it must stay."""
+    """Replace the rows after each cut: the output rows before it must not change."""
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
     fresh = [fresh_rows(trial, x, kind, draw) for kind in range(trial.plan.kinds(n))]
     jobs = [(new, cut) for new in fresh for cut in range(1, n)]
@@ -76,29 +76,29 @@ def try_replaced(trial: Trial, n: int, found: Findings) -> None:
 
 
 def try_every_cut(trial: Trial, n: int, found: Findings) -> str | None:
-    """For a large model: each suffix removed once, which decides both halves with half of the rows; each replaced once only where
-    that cannot be compared, or finds something, to tell which half it is.
+    """For a large model: remove each suffix once, which tests both halves with half of the rows. Replace each suffix once only if
+    the outputs cannot be compared, or if something is found, to tell which half is violated.
     """
     if not trial.random:
         run = trial.rows if is_compiled(trial.model, trial.modules) else KnownRows(trial).rows
         down, up = Findings(n), Findings(n)
-        compare_removed(trial, n, down, range(n - 1, 0, -1), run)  # the longest first: then the rows of the others are known
+        compare_removed(trial, n, down, range(n - 1, 0, -1), run)  # the longest first, so that the rows of the others are known
         if not (down.witness or down.problems):
             return "removed rows"
-        compare_removed(trial, n, up, range(1, n), run)  # the shortest witness shows most
+        compare_removed(trial, n, up, range(1, n), run)  # the shortest first, since a short witness shows most
         found.take(up if up.witness else down)
     try_replaced(trial, n, found)
     return None
 
 
 def try_removed(trial: Trial, n: int, found: Findings) -> None:
-    """Remove the rows from m on: the rows that are left must stay."""
+    """Remove the rows from m on, for each m: the output rows that are left must not change."""
     every = range(1, n)
     compare_removed(trial, n, found, spread_out(every, 16) if trial.plan.again else every, trial.rows)
 
 
 def compare_removed(trial: Trial, n: int, found: Findings, left: Sequence[int], run: Callable[[Tensor], Tensor]) -> None:
-    """So many rows are left, one number after the other; `run` gives the model's rows. A sweep ends with the first that is found."""
+    """Keep as many rows as each number in `left` says, and compare the outputs; `run` gives the model's rows. A sweep ends with the first fault."""
     x, base, plan = trial.first(n), trial.base(n), trial.plan
     scale = largest(base) or 1.0
     for m in left:
@@ -120,7 +120,7 @@ def compare_removed(trial: Trial, n: int, found: Findings, left: Sequence[int], 
 
 
 def single_row_effects(trial: Trial, n: int, columns: Sequence[int]) -> Float[np.ndarray, "n m"]:
-    """The change of every row when one input row j is replaced, for these j; noise is 0."""
+    """The change of every output row when a single input row j is replaced, for these j; changes that are noise are set to 0."""
     x, draw = trial.first(n), torch.Generator().manual_seed(n + 1)
     fresh = [fresh_rows(trial, x, kind, draw) for kind in range(3)]
     others = (splice(x, new, j, j + 1) for new in fresh for j in columns)
@@ -130,7 +130,7 @@ def single_row_effects(trial: Trial, n: int, columns: Sequence[int]) -> Float[np
 
 
 def loudest_source(trial: Trial, found: Witness) -> int:
-    """Of the replaced rows, the one that changes the row most."""
+    """Of the replaced input rows, the one that changes the witness's row most."""
     x, other, source = found.x, found.other, found.source
     if other.shape != x.shape or other is x or found.extra:
         return source

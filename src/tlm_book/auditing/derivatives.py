@@ -17,8 +17,8 @@ from tlm_book.auditing.trial import Findings, Trial, Witness
 
 @contextlib.contextmanager
 def differentiable_inputs(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """The sequences, and the tensors to take derivatives by: the sequences themselves; for tokens, what each call of an
-    embedding makes of them, listed here when it is called.
+    """The sequences, and the tensors by which to take derivatives: the sequences themselves or, for tokens, the output of each call
+    of an embedding, which enters the list when it is called.
     """
     if not trial.inputs.tokens:
         leaf = x.clone().requires_grad_(True)
@@ -49,8 +49,8 @@ def differentiable_inputs(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iter
 def row_gradients(
     trial: Trial, x: Shaped[Tensor, "batch n *d"], rows: Sequence[int], forms: Shaped[Tensor, "k e"]
 ) -> Float[Tensor, "k n f"] | None:
-    """(row, j, …): the derivative by input row j of a linear form of each of these output rows, one backward pass for a batch of
-    copies of the sequence; None when there is no derivative.
+    """(row, j, …): the derivative by input row j of a linear form of each of these output rows, with one backward pass for a batch
+    of copies of the sequence; None if there is no derivative.
     """
     found = []
     size = 1 if trial.batch_axis is None else trial.plan.batch_grad
@@ -72,8 +72,8 @@ def row_gradients(
 
 
 def derivative_pattern(trial: Trial, n: int, rows: Sequence[int]) -> tuple[Float[Tensor, "k n"], Bool[Tensor, "k n"]] | None:
-    """|∂yᵢ/∂xⱼ| for these rows i, from one random linear form of each yᵢ, as a part of the largest; and which of the later j are
-    surely not 0. None when there are no derivatives.
+    """|∂yᵢ/∂xⱼ| for these rows i, from one random linear form of each yᵢ, as a fraction of the largest; and for which later j it is
+    surely not 0. None if there are no derivatives.
     """
     x, draw = trial.first(n), torch.Generator().manual_seed(n)
     y = trial.base(n)
@@ -101,8 +101,8 @@ def true_derivatives(
     grads: Float[Tensor, "k n f"],
     forms: Sequence[Float[Tensor, "k e"]],
 ) -> Bool[Tensor, "k n"]:
-    """Which of these numbers, all below rounding, are not rounding themselves: those that are linear in the form. Rounding is
-    not.
+    """Which of these doubtful numbers, all as small as rounding errors, are derivatives: those that are linear in the form, which
+    rounding errors are not.
     """
     gradients: Callable[[Tensor], Any] = partial(row_gradients, trial, x, rows)
     most = lambda g: g.abs().amax(-1)
@@ -114,7 +114,7 @@ def true_derivatives(
 
 
 def try_derivatives(trial: Trial, n: int, found: Findings) -> str | None:
-    """Rows must have derivative 0 by later rows."""
+    """Take derivatives: output rows must have derivative 0 by later input rows."""
     pattern = derivative_pattern(trial, n, range(n))
     if pattern is None:
         return "no derivatives (there are none, or they are not finite)"
@@ -129,7 +129,7 @@ def try_derivatives(trial: Trial, n: int, found: Findings) -> str | None:
 
 
 def try_reach(trial: Trial, n: int, found: Findings) -> None:
-    """Rows that do not depend on what they should, and rows that depend on what lies beyond `max_lookback`."""
+    """Find output rows that do not depend on rows on which they should, and rows that depend on rows beyond `max_lookback`."""
     columns = spread_out(range(n), 16 if trial.plan.heavy else n)
     effects, x = single_row_effects(trial, n, columns), trial.first(n)
     w = trial.plan.options.max_lookback

@@ -27,8 +27,8 @@ from tlm_book.auditing.trial import (
 
 
 def explore(trial: Trial) -> Findings:
-    """All experiments in one setting. A large model is spared its last layer, where that cannot look ahead; what is found without
-    it is looked for again with it.
+    """Run all experiments in one setting. A large model runs without its last layer, if that cannot look ahead; if a fault is found,
+    the experiments are repeated with it.
     """
     layer = look(trial, spare=trial.plan.heavy)
     found = explore_rows(trial)
@@ -40,7 +40,7 @@ def explore(trial: Trial) -> Findings:
 
 
 def explore_rows(trial: Trial) -> Findings:
-    """All experiments on the rows that the model returns."""
+    """Run all experiments on the rows that the model returns."""
     lengths = trial.plan.lengths
     found = Findings(lengths[-1])
     found.problems += measure_noise(trial, lengths[-1])
@@ -60,7 +60,7 @@ def explore_rows(trial: Trial) -> Findings:
 
 
 def experiments_at(trial: Trial, n: int) -> list[tuple[str, Callable[..., Any]]]:
-    """What is tried at one length, in words and as functions."""
+    """The experiments at one length, as pairs of a name and a function."""
     plan, evaluating = trial.plan, trial.name.startswith("eval")
     if n == 1 or plan.sweeps(n):
         return [("replaced rows", try_every_cut)] * (n > 1)
@@ -70,7 +70,7 @@ def experiments_at(trial: Trial, n: int) -> list[tuple[str, Callable[..., Any]]]
         return jobs
     if evaluating and trial.double:
         jobs.append(("derivatives", try_derivatives))
-    if deepest and not trial.random:  # this implies it for all smaller n
+    if deepest and not trial.random:  # at this n it implies the same for all smaller n
         jobs.append(("removed rows", try_removed))
     if deepest and takes_mask(trial, n) and (evaluating or not plan.heavy):
         jobs.append(("padding on both sides", try_padding))
@@ -81,7 +81,7 @@ def experiments_at(trial: Trial, n: int) -> list[tuple[str, Callable[..., Any]]]
 
 
 def explore_length(trial: Trial, n: int, found: Findings) -> None:
-    """The experiments at one length."""
+    """Run the experiments at one length."""
     try:
         trial.base(n)
     except Exception as error:
@@ -93,7 +93,7 @@ def explore_length(trial: Trial, n: int, found: Findings) -> None:
 
 
 def expected_work(trial: Trial) -> int:
-    """About how much work `explore` is, in rows, a call counting CALL: for the progress bar. Per experiment: calls, rows."""
+    """An estimate of the work of `explore`, for the progress bar: the number of rows, plus CALL for each call of the model."""
     plan, deepest = trial.plan, trial.plan.lengths[-1]
     work = {
         "other sequences in the batch": lambda n: (4, 7 * n) if n < deepest else (2, 4 * n),
@@ -112,7 +112,7 @@ def expected_work(trial: Trial) -> int:
 
 
 def run_experiment(trial: Trial, n: int, found: Findings, words: str, experiment: Callable[..., Any]) -> None:
-    """One experiment. When it raises, that is reported, and the others stand; the audit is not decided when the caller gave what it is of."""
+    """Run one experiment. An exception is reported, and the others go on; if the caller asked for this experiment, the audit is undecided."""
     try:
         words = experiment(trial, n, found) or words
         found.tried.setdefault(words, []).append(n)
@@ -122,13 +122,13 @@ def run_experiment(trial: Trial, n: int, found: Findings, words: str, experiment
         found.in_vain |= experiment is try_padding and trial.inputs.mask in trial.inputs.values
 
 
-SHADOWS = {"length": ("future",), "padding": ("future",), "cache": ("future", "length")}  # what is seen: what may have caused it
+SHADOWS = {"length": ("future",), "padding": ("future",), "cache": ("future", "length")}  # the fault seen: the faults that may have caused it
 WITH_CULPRIT = ("future", "length", "batch", "padding")
 
 
 def without_shadows(found: Findings) -> dict[str, list[str]]:
-    """{fault: the ways in which it was seen}; a fault that is another one, seen in another way, is counted with that, if rows show it:
-    what derivatives alone see is too faint to be the cause.
+    """{fault: the ways in which it was seen}. A fault that another one may have caused is counted with that one, if rows show it:
+    what only derivatives show is too faint to be the cause.
     """
     faults = {fault: list(ways) for fault, ways in found.ways.items()}
     for shadow, cast_by in SHADOWS.items():
@@ -140,7 +140,7 @@ def without_shadows(found: Findings) -> dict[str, list[str]]:
 
 
 def conclude(trial: Trial, found: Findings, earlier: Sequence[Leak]) -> list[Leak]:
-    """From the witnesses of one setting to its leaks, each with a culprit where one can be named."""
+    """The leaks of one setting, from its witnesses, each with a culprit if one can be named."""
     known = {(leak.fault, leak.module): leak.cause for leak in earlier}
     mode = trial.name.split(",")[0]
     finer = {(leak.fault, leak.module) for leak in earlier if leak.setting.startswith(mode) and not trial.double}
@@ -167,8 +167,8 @@ def name_culprit(
     known: Mapping[tuple[str, str | None], str],
     finer: Collection[tuple[str, str | None]],
 ) -> tuple[str | None, str, str]:
-    """Path, class and cause of the culprit; the cause is not sought again for one that is known. A culprit found in float64 that
-    comes earlier stands: here its fault may be below rounding.
+    """Path, class and cause of the culprit; for a known culprit, the cause is not sought again. An earlier culprit that was found in
+    float64 has precedence, since here its fault may be below rounding.
     """
     calls, index = attempt(lambda: find_culprit(trial, fault, witness)) or ([], None)
     if index is None:

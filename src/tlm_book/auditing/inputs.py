@@ -1,4 +1,4 @@
-"""The example inputs, taken apart: which of them is the sequence, and along which axes."""
+"""The example inputs, taken apart: which of them is the sequence, and which are its axes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,31 +40,31 @@ class Inputs:
         self.mask = "decoder_" * (self.key == SEQUENCES[0]) + "attention_mask"
         mask = self.values.get(self.mask)
         if isinstance(mask, Tensor) and mask.shape == x.shape[:2] and len(x):
-            self.first = int((mask != 0).sum(-1).argmax())  # with least padding
+            self.first = int((mask != 0).sum(-1).argmax())  # the sequence with the least padding
             self.real = mask[self.first] != 0
         self.x = x.roll(-self.first, 0)
 
     def canonical(self, x: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch n *d"]:
-        """(batch, row, …), a batch of one where the model takes single sequences."""
+        """The sequences as (batch, row, …), with a batch of one if the model takes single sequences."""
         if self.batch_axis is None:
             return x.movedim(self.axis, 0).unsqueeze(0)
         return x.movedim((self.batch_axis, self.axis), (0, 1))
 
     def back(self, x: Shaped[Tensor, "batch n *d"]) -> Shaped[Tensor, "..."]:
-        """The opposite: as the model wants it, in memory of its own."""
+        """The inverse of `canonical`: the sequences as the model takes them, as a copy."""
         if self.batch_axis is None:
             return x.squeeze(0).movedim(0, self.axis).clone()
         return x.movedim((0, 1), (self.batch_axis, self.axis)).clone()
 
 
 def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n *d"], start: int) -> Any:
-    """What stands beside the rows start, start + 1, … of a sequence, which are x.
+    """Another input, cut to go with x, the rows start, start + 1, … of a sequence.
 
-    A mask (…, n, n) or (…, n) is cut to these rows, and shows all rows before them; what has a batch axis gets the batch of
-    x.
+    A mask (…, n, n) or (…, n) is cut to these rows and still covers all rows before them; an input with a batch axis gets
+    the batch of x.
     """
     if value is inputs.values[inputs.key]:
-        return inputs.back(x)  # the sequence itself, perhaps more than once
+        return inputs.back(x)  # it is the sequence itself, which may be given twice
     if not isinstance(value, Tensor):
         return value
     stop, in_batch = start + x.shape[1], has_batch(inputs, value)
@@ -78,12 +78,12 @@ def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n 
 
 
 def is_square(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
-    """A mask (…, n, n) over pairs of rows."""
+    """Whether this input is a mask (…, n, n) over pairs of rows."""
     return value.dim() > 1 and value.shape[-2:] == (inputs.n, inputs.n)
 
 
 def has_rows(inputs: Inputs, key: Any, value: Shaped[Tensor, "..."]) -> bool:
-    """Has it a number for each row of the sequence? By its name, or because it is small and of whole numbers."""
+    """Whether this input has a number for each row of the sequence, by its name or since it has few axes and holds whole numbers."""
     if inputs.key == "decoder_input_ids" and not str(key).startswith("decoder_"):
         return False  # it belongs to the encoder's sequence
     usual = key in WITH_ROWS or (value.dim() < 3 and not value.is_floating_point())
@@ -91,7 +91,7 @@ def has_rows(inputs: Inputs, key: Any, value: Shaped[Tensor, "..."]) -> bool:
 
 
 def has_batch(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
-    """Has it an entry for each sequence of the batch?"""
+    """Whether this input has an entry for each sequence of the batch."""
     axis = inputs.batch_axis
     if axis is None or value.dim() <= max(axis, 1) + is_square(inputs, value):
         return False
@@ -99,8 +99,8 @@ def has_batch(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:
 
 
 def vocabulary_size(inputs: Inputs, modules: Mapping[str, nn.Module], given: int | None) -> int:
-    """How many tokens there are: given, or by a configuration, or the rows of the smallest embedding that has one for each
-    token seen (another may hold positions), or the largest token seen.
+    """The number of tokens in the vocabulary: as given, or as a configuration says, or the number of rows of the smallest embedding
+    that has one for each token seen (others may hold positions), or from the largest token seen.
     """
     if given is not None or not inputs.tokens:
         return given or 2

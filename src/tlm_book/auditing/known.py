@@ -1,4 +1,4 @@
-"""Rows that have been multiplied by a weight before, and are not multiplied again: for the sweep over all cuts of a large model."""
+"""Reuse of rows that have been multiplied by a weight before, for the sweep over all cuts of a large model."""
 
 from collections import Counter
 from typing import Any
@@ -15,10 +15,10 @@ PRODUCTS = torch.ops.aten.mm.default, torch.ops.aten.addmm.default
 
 
 class KnownRows(TorchDispatchMode):
-    """Runs a model; in a product XW or XW + b with weights W and b, a row of X that stood there in the last run gets what it got then.
+    """Runs a model; in a product XW or XW + b with weights W and b, a row of X that is as in the last run gets the result of that run.
 
     This hides no leak: row i of a product depends on row i of X only, and all rows that differ, by however little, are computed.
-    What a model makes of its weights is no weight, and when it writes into one, all is computed from then on.
+    Tensors that a model computes from its weights do not count as weights; once it writes into a weight, everything is computed.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -26,7 +26,7 @@ class KnownRows(TorchDispatchMode):
         self.trial, self.room = trial, trial.plan.options.memory
         weights = [t for m in trial.modules.values() for t in m._parameters.values() if t is not None]
         kept = [t.untyped_storage() for t in weights if t.layout == torch.strided]
-        self.held = {storage.data_ptr(): storage for storage in kept}  # held, so that nothing else gets their place
+        self.held = {storage.data_ptr(): storage for storage in kept}  # held, so that nothing else gets their memory
         self.known: dict[Any, tuple[Tensor, Tensor]] = {}
         self.turn: Counter[Any] = Counter()
 
@@ -58,7 +58,7 @@ class KnownRows(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def product(self, func: Any, bias: list[Tensor], x: Shaped[Tensor, "n d"], weight: Shaped[Tensor, "d e"]) -> Shaped[Tensor, "n e"]:
-        """The product, from the known rows and the new ones."""
+        """The product, of which only the new rows are computed."""
         which = tuple((t.data_ptr(), t.shape, t.stride()) for t in (*bias, weight))
         self.turn[which] += 1
         key = which, self.turn[which]

@@ -1,4 +1,4 @@
-"""The first run in a setting: its rows, the coarsest type inside it, the memory that it takes, and whether its last layer can be spared."""
+"""The first run in a setting: its rows, the coarsest type inside it, the memory that it takes, and whether the last layer can be left out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ class CoarsestType(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; True would have torch import its compiler first, which takes seconds."""
+        """False, since nothing is compiled here; True would make torch import its compiler first, which takes seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -36,12 +36,12 @@ class CoarsestType(TorchDispatchMode):
 
 
 class Watch:
-    """Notes the size of all that the modules make, and the last call of a linear layer, which treats the rows one by one."""
+    """Notes the sizes of all outputs of modules, and the last call of a linear layer, which treats the rows one by one."""
 
     def __init__(self, trial: Trial) -> None:
         plain = [m for m in trial.modules.values() if type(m) is nn.Linear and "forward" not in vars(m)]
         self.calls = {m: 0 for m in plain if not (m._forward_hooks or m._forward_pre_hooks)}
-        self.last: tuple[Any, Any, Any] = None, (), None  # the layer, what went in, what came out
+        self.last: tuple[Any, Any, Any] = None, (), None  # the layer, its arguments, its output
         self.sizes: list[int] = []
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -52,10 +52,10 @@ class Watch:
 
 
 def look(trial: Trial, spare: bool) -> nn.Module | None:
-    """Runs the longest sequence once and notes what a trial has to know: its rows and their axes, the coarsest type, the sizes of batches.
+    """Run the longest sequence once and note what a trial needs to know: its rows and their axes, the coarsest type, the sizes of batches.
 
-    With `spare`, a linear layer from which the model's output comes returns its input from now on: of the 124 million weights of
-    GPT-2 it holds 39. It is returned, and its own `forward` comes back when this one is deleted.
+    With `spare`, a linear layer whose output is that of the model returns its input from now on: it holds 39 million of the 124 million
+    weights of GPT-2. The layer is returned; deleting its new `forward` restores its own.
     """
     n, watch = trial.plan.lengths[-1], Watch(trial)
     hooks = [m.register_forward_hook(watch) for m in trial.modules.values()]
@@ -82,7 +82,7 @@ def look(trial: Trial, spare: bool) -> nn.Module | None:
 
 
 def batch_sizes(trial: Trial, sizes: Sequence[int], y: Shaped[Tensor, "..."]) -> tuple[int, int]:
-    """As many sequences at a time as keep within the memory, without derivatives and with them: modules make so many bytes of one."""
+    """How many sequences fit into the memory at a time, without derivatives and with them; `sizes` are the bytes of the modules' outputs for one."""
     needs = (8 * max(sizes, default=0) + 8 * y.numel() + 1, 2 * sum(sizes) + 8 * y.numel() + 1)
     plain, grad = (max(1, min(64, trial.plan.options.memory // need)) for need in needs)
     return plain, grad

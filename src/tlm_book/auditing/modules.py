@@ -1,4 +1,4 @@
-"""The torch modules inside a model or a callable, and what can be told from them."""
+"""The torch modules inside a model or a callable, and what can be learned from them."""
 
 import inspect
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from tlm_book.auditing.tensors import attempt
 
 
 def parts_of(thing: Any) -> Mapping[str, Any]:
-    """What may hold modules: children, plain lists and dictionaries, what a function closes over, a method's object."""
+    """The parts that may hold modules: children, plain lists and dictionaries, what a function closes over, a method's object."""
     if isinstance(thing, nn.Module):
         own = {k: v for k, v in vars(thing).items() if not k.startswith("_")}
         plain = {k: v for k, v in own.items() if isinstance(v, list | tuple | dict)}
@@ -29,7 +29,7 @@ def parts_of(thing: Any) -> Mapping[str, Any]:
         return {str(k): v for k, v in pairs} if len(thing) < 1000 else {}
     if not callable(thing) or inspect.isclass(thing):
         return {}
-    bound = ("func", "args", "keywords")  # of functools.partial
+    bound = ("func", "args", "keywords")  # the fields of functools.partial
     return getattr(thing, "__dict__", {}) | {k: getattr(thing, k) for k in bound if hasattr(thing, "keywords")}
 
 
@@ -47,21 +47,21 @@ def modules_in(thing: Any, path: str = "", seen: set[int] | None = None) -> dict
 
 
 def roots_of(modules: Mapping[str, nn.Module]) -> list[nn.Module]:
-    """The modules that no other one of them contains."""
+    """The modules that are not contained in another one of them."""
     held = [child for m in modules.values() for child in m.modules() if child is not m]
     inner = set(map(id, held))
     return [m for m in modules.values() if id(m) not in inner]
 
 
 def takes_argument(model: Any, name: str) -> bool:
-    """Has the model a parameter of this name?"""
+    """Whether the model takes an argument of this name."""
     run = model.forward if isinstance(model, nn.Module) else model
     signature = attempt(lambda: inspect.signature(run))
     return signature is not None and name in signature.parameters
 
 
 def is_compiled(model: Any, modules: Mapping[str, nn.Module]) -> bool:
-    """Does torch's compiler run some of it?"""
+    """Whether torch's compiler runs some of the model."""
     things = [model, *modules.values()]
     marks = [getattr(m, "_compiled_call_impl", None) for m in things]
     marks += [getattr(f, "_torchdynamo_orig_callable", None) for m in things for f in (m, getattr(m, "forward", None))]

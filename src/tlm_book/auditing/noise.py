@@ -21,7 +21,7 @@ from tlm_book.checks import expects
 
 
 def measure_noise(trial: Trial, n: int) -> list[str]:
-    """Sets what counts as noise in this setting; returns what stands in the way of a verdict."""
+    """Set what counts as noise in this setting; returns the obstacles to a verdict, in words."""
     x, y = trial.first(n), trial.base(n)
     again, another = trial.rows(x), fresh_rows(trial, x, 0, torch.Generator())
     if float(row_changes(again, y).max()) > 0:  # the first run was watched, and may have set something up
@@ -30,7 +30,7 @@ def measure_noise(trial: Trial, n: int) -> list[str]:
     size = lambda other: float(row_changes(other, y).max()) / (largest(y) or 1.0)
     later = lambda seed: (trial.rows(another), size(trial.rows(x, seed)))[1]
     twice, drawn = size(again), later(1)
-    kept = later(0) if drawn > 0 and not twice else 0.0  # by the random draws, or by what it remembers of another sequence?
+    kept = later(0) if drawn > 0 and not twice else 0.0  # is the change due to the random draws, or to what the model remembers of another sequence?
     trial.remembers = kept > 0
     trial.random = not twice and drawn > 0 and not trial.remembers
     own = torch.finfo(y.dtype if y.is_floating_point() else torch.float64).eps
@@ -54,7 +54,7 @@ def measure_noise(trial: Trial, n: int) -> list[str]:
 
 
 def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:
-    """What is surely noise, as a part of the largest output. (T-audit-noise)"""
+    """The largest change that counts as noise, as a fraction of the largest output. (T-audit-noise)"""
     scale = largest(y) or 1.0
     copies = y if trial.random else trial.copies(x.shape[1])
     place, padded = float(row_changes(copies, y).max()), repadded(trial, x.shape[1])
@@ -63,21 +63,21 @@ def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor,
 
 
 def unmoved(trial: Trial, t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "*s"]:
-    """What a weight holds, to be put back: the model's own numbers where they say it, so that no third copy of a large model is kept."""
+    """The content of a weight, to be restored: the model's own numbers if they are equal, so that no third copy of a large model is kept."""
     given = trial.given.get(id(t))
     return given if given is not None and torch.equal(given.to(t.dtype), t.data) else t.data
 
 
 @contextlib.contextmanager
 def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator[Shaped[Tensor, "batch n *d"]]:
-    """Inside, each weight and each number of the input is moved by one unit in its last place, up or down."""
+    """A context in which each weight is moved by one unit in its last place, up or down; it gives the input moved in the same way."""
     draw = torch.Generator().manual_seed(1)
     signs = 2 * torch.randint(2, (4099,), generator=draw, device=draw.device) - 1
 
     def moved(t: Inexact[Tensor, "*s"]) -> Inexact[Tensor, "*s"]:
         factor = 1 + max(trial.eps, torch.finfo(t.dtype).eps) * signs.to(t)
         flat, other = t.flatten(), torch.empty_like(t).flatten()
-        whole = len(flat) // len(signs) * len(signs)  # the same signs, over and over
+        whole = len(flat) // len(signs) * len(signs)  # the same signs are used over and over
         torch.mul(flat[:whole].view(-1, len(signs)), factor, out=other[:whole].view(-1, len(signs)))
         torch.mul(flat[whole:], factor[: len(flat) - whole], out=other[whole:])
         return other.view(t.shape)
@@ -96,13 +96,13 @@ def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator
 
 
 def shaken(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:
-    """The change that the smallest moves make, as one rounding each would."""
+    """The change of the output when all weights and inputs are moved by one unit in the last place, as a rounding error may move them."""
     with moved_by_one_unit(trial, x) as other:
         return float(row_changes(trial.rows(other), y).max())
 
 
 def takes_mask(trial: Trial, n: int) -> bool:
-    """Can padding be tried at n rows?"""
+    """Whether padding can be tried with n rows."""
     name = trial.inputs.mask
     takes = takes_argument(trial.model, name) or name in trial.inputs.values
     fits = trial.batch_axis is not None and n >= 3
@@ -110,7 +110,7 @@ def takes_mask(trial: Trial, n: int) -> bool:
 
 
 def right_padded(trial: Trial, n: int) -> tuple[Tensor, Tensor, int]:
-    """The rows that are left, alone and with masked rows behind them, and how many they are."""
+    """The output for the first two thirds of the rows, alone and followed by masked rows, and the number of these rows."""
     x, real = trial.first(n), n - max(1, n // 3)
     mask = (torch.arange(n, device=x.device) < real).long().expand(len(x), n)
     whole: dict[str, Any] = {trial.inputs.mask: mask}
@@ -119,9 +119,9 @@ def right_padded(trial: Trial, n: int) -> tuple[Tensor, Tensor, int]:
 
 
 def repadded(trial: Trial, n: int) -> float:
-    """The change when rows are added behind and masked."""
+    """The change of the output when masked rows are added at the end."""
     if trial.random or not takes_mask(trial, n):
         return 0.0
-    # An error is reported where padding is tried.
+    # An error is ignored here: it is reported where padding is tried.
     pair = attempt(right_padded, trial, n)
     return float(row_changes(*pair[:2]).max()) if pair else 0.0

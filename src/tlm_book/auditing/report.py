@@ -18,11 +18,11 @@ __all__ = ["Leak", "Report"]
 class Leak:
     """One fault: in `setting`, output row `row` does what it should not with input row `source`.
 
-    `fault`: "future" (it depends on a later row), "length" (on how many rows come after it), "batch" (on another sequence),
-    "padding" (on what stands in the padding), "cache" (step by step differs from the whole pass), "blind" (it does not depend on a
-    row that it should), "far" (it depends on a row beyond `max_lookback`). `size` is a part of the largest `unit`: "output",
-    or "derivative" where no change of rows was seen; `ways` are the experiments that found it; `module`, `type`, `cause` are the
-    culprit's path, its class and a guess; `sizes` has the size at each length.
+    `fault`: "future" (the row depends on a later row), "length" (on how many rows come after it), "batch" (on another sequence),
+    "padding" (on the content of the padding), "cache" (decoding step by step differs from the whole pass), "blind" (it does not depend
+    on a row on which it should), "far" (it depends on a row beyond `max_lookback`). `size` is a fraction of the largest `unit`:
+    "output", or "derivative" if no change of rows was seen; `ways` are the experiments that found the fault; `module`, `type` and
+    `cause` are the culprit's path, its class and a guess at the cause; `sizes` has the size at each length.
     """
 
     fault: str
@@ -72,7 +72,7 @@ def leak_lines(leak: Leak) -> list[str]:
 
 
 def growth(sizes: Mapping[int, float]) -> str:
-    """The power of n that fits best, when there are three lengths to fit."""
+    """Words that give the best-fitting power of n, if there are three lengths to fit; "" otherwise."""
     fit = [(n, s) for n, s in sizes.items() if n > 1 and 0 < s < math.inf]
     if len(fit) < 3:
         return ""
@@ -96,7 +96,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when the model was put to every test that was asked for and no fault was found."""
+        """True if every test that was asked for was carried out and no fault was found."""
         return not self.leaks and not self.undecided
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class Report:
         return "\n".join(lines + [f"  {line}" for line in self.notes])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws `effects` on these matplotlib axes or on new ones, leaks with a red frame; returns the axes."""
+        """Draw `effects` on these matplotlib axes or on new ones, leaks with a red frame; returns the axes."""
         return draw_effects(self, ax)
 
 

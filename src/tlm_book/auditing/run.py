@@ -1,4 +1,4 @@
-"""The settings one after the other, and what they find together: `audit`."""
+"""The function `audit`: runs the settings one after the other and collects what they find."""
 
 import inspect
 import itertools
@@ -66,24 +66,24 @@ class Auditor:
 
 
 def plan_of(auditor: Auditor, setting: Setting) -> Plan:
-    """What is tried in this setting. Large models: all experiments at few rows, and at the whole length every suffix removed
-    once, in the model's own precision.
+    """The plan of this setting. For a large model: all experiments with few rows; at the whole length each suffix is removed once, in
+    the model's own precision.
     """
     plan = auditor.plan
     lengths, kinds, n = plan.lengths, plan.most_kinds, plan.lengths[-1]
     if plan.heavy:
-        asked = plan.options.lengths or [3, FEW]  # an odd one, an even one; shorter ones when rows are removed
+        asked = plan.options.lengths or [3, FEW]  # an odd length and an even one; removing rows gives shorter ones
         lengths, kinds = sorted({min(m, FEW, n) for m in asked}), 1
     if setting.double or not auditor.ran:
         whole = [] if setting.double or setting.mode == "train" else [n]
         return replace(plan, lengths=sorted({*lengths, *whole}), most_kinds=kinds)
-    # Once more, for the kernels of this precision.
+    # A repetition, for the kernels of this precision.
     lengths = [n] if plan.heavy and setting.mode == "eval" else lengths[-2:]
     return replace(plan, lengths=lengths, most_kinds=1, again=True, brief=plan.heavy)
 
 
 def trial_for(auditor: Auditor, setting: Setting) -> Trial:
-    """The setting as something that can be run."""
+    """The trial that runs this setting."""
     inputs = cast_floats(auditor.inputs, setting.dtype) if setting.double else auditor.inputs
     example = Inputs(inputs, auditor.plan.options.input_axis)
     plan = plan_of(auditor, setting)
@@ -91,7 +91,7 @@ def trial_for(auditor: Auditor, setting: Setting) -> Trial:
 
 
 def run_setting(auditor: Auditor, setting: Setting) -> None:
-    """One setting; the model is as before when it ends."""
+    """Run one setting; afterwards the model is as before."""
     with on_copies(list(auditor.modules.values()), setting.dtype if setting.double else None) as given, torch.no_grad():
         for module in roots_of(auditor.modules):
             module.train(setting.mode == "train")
@@ -109,7 +109,7 @@ def run_setting(auditor: Auditor, setting: Setting) -> None:
 
 
 def handle_failure(auditor: Auditor, setting: Setting, error: Exception) -> None:
-    """What an exception in a setting means: for the example inputs in the model's own precision it is the caller's."""
+    """Note an exception in a setting, or raise it: if the example inputs fail in the model's own precision, the caller is at fault (ValueError)."""
     raised = describe_error(error)
     alone = not auditor.ran and len(auditor.plan.lengths) == 1
     if setting.double:
@@ -126,11 +126,11 @@ def handle_failure(auditor: Auditor, setting: Setting, error: Exception) -> None
 
 
 def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
-    """What one setting found and tried, for the report."""
+    """Record for the report what one setting tried and found."""
     auditor.ran, auditor.decided = True, auditor.decided and trial.decided and not found.in_vain
     auditor.problems += [(trial.name, line) for line in found.problems]
     several: dict[str, list[str]] = {}
-    for words, at in found.tried.items():  # with one row there is nothing to replace
+    for words, at in found.tried.items():  # lengths above 1, since with one row there is nothing to replace
         several.setdefault(", ".join(str(n) for n in at if n > 1), []).append(words)
     tried = [f"{', '.join(words)} at n = {at}" for at, words in several.items()]
     if trial.random:
@@ -138,12 +138,12 @@ def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
     name = f"{trial.name} (from {trial.tolerance:.0e})"
     auditor.notes.append((name, "; ".join(tried) or "nothing"))
     later = [np.triu(e, 1).max(initial=0.0) for e in (found.effects, auditor.effects)]
-    if not auditor.effects.size or later[0] > 2 * later[1]:  # where it leaks most
+    if not auditor.effects.size or later[0] > 2 * later[1]:  # keep those of the setting that leaks most
         auditor.effects, auditor.tolerance = found.effects, trial.tolerance
 
 
 def report_of(auditor: Auditor) -> Report:
-    """All settings together: the same fault in the same module stands once."""
+    """The report on all settings, in which the same fault in the same module occurs once."""
     groups: dict[tuple[Any, ...], list[Leak]] = {}
     for leak in auditor.leaks:
         groups.setdefault((leak.fault, leak.module), []).append(leak)
@@ -160,7 +160,7 @@ def report_of(auditor: Auditor) -> Report:
 
 
 def grouped(lines: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """{line: the settings in which it holds}."""
+    """{line: the settings to which it applies}, from pairs of setting and line."""
     groups: dict[str, list[str]] = {}
     for name, line in lines:
         groups.setdefault(line, []).append(name)
@@ -168,7 +168,7 @@ def grouped(lines: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def joined(group: Sequence[Leak]) -> Leak:
-    """One leak for several settings: the first in which rows show it, if there is one, with the names and ways of all."""
+    """One leak for the same leak in several settings: the first that rows show, if there is one, with the settings and ways of all."""
     ways = tuple(dict.fromkeys(way for leak in group for way in leak.ways))
     first = next((leak for leak in group if leak.unit == "output"), group[0])
     return replace(first, setting="; ".join(leak.setting for leak in group), ways=ways)
@@ -219,12 +219,12 @@ def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Opt
 
 
 def settle(model: Callable[..., Any], inputs: Any, options: Options) -> Auditor:
-    """The options checked and completed."""
+    """An auditor for these inputs, with the options checked and completed."""
     check_options(model, options)
     modules, example = modules_in(model), Inputs(inputs, options.input_axis)
     check_inputs(example, modules, options)
     n = example.n
-    usual = {1, 2, min(3, n), n // 2, n - 1, n}  # odd and even ones among them
+    usual = {1, 2, min(3, n), n // 2, n - 1, n}  # odd and even lengths
     weights = list({id(p): p for m in modules.values() for p in m.parameters()}.values())
     floats = [p.dtype for p in weights if p.is_floating_point()] + [example.x.dtype] * (not example.tokens)
     plan = Plan(
@@ -238,7 +238,7 @@ def settle(model: Callable[..., Any], inputs: Any, options: Options) -> Auditor:
 
 
 def settings_of(auditor: Auditor) -> list[Setting]:
-    """Everything in double precision first, then in the model's own."""
+    """All settings: those in double precision first, then those in the model's own."""
     options = auditor.plan.options
     modes = options.modes if auditor.modules else ["eval"]
     ends = (None, *options.back_ends)
@@ -266,28 +266,28 @@ def audit(
     """Decide by experiment whether T(X[:i]) = T(X)[:i] for every i: whether an output
     row depends on later input rows, or on how many there are. (T-audit-cuts)
 
-    `model` is a torch module or a callable. `inputs` is a tensor, (batch, n) tokens
-    or (batch, n, d) rows, with or without the batch axis, or a tuple or a mapping by
-    keyword of the model's inputs, the sequence first (or by the name `input_ids` or
-    `inputs_embeds`); masks (…, n, n) and (…, n) are cut with it. `input_axis` is the
-    axis of its rows when it is another; `row_axis` that of the output when it cannot
-    be told. `expects="all"` asks the opposite: every row should depend on every row.
-    `max_lookback=w`: row i should depend on rows i − w, …, i, and none before. `lengths`
-    (default: 1, 2, 3, half, all but one, all), `modes`, `back_ends` ("math",
-    "flash", "efficient", "cudnn", or a Hugging Face implementation) are what is
-    tried; where the model draws random numbers, no rows are removed.
-    `step(rows, state) → (output, state)` decodes row by row, with None as first state;
-    a Hugging Face cache is found without it. `vocab_size` bounds the tokens drawn.
-    `memory` in bytes bounds a batch. When weights × n² exceeds `work`, the whole
-    length is tried in the model's own precision with every suffix removed once, and
-    all else with 8 rows. On a terminal a bar shows the time that is left.
+    model         a torch module or a callable
+    inputs        a tensor, (batch, n) tokens or (batch, n, d) rows, with or without the batch axis; or all inputs of the model, as a
+                  tuple with the sequence first, or as a mapping by keyword (the sequence first, or named `input_ids` or
+                  `inputs_embeds`). Masks (…, n, n) and (…, n) are cut with the sequence
+    expects       "causal", or "all" for the opposite: every row should depend on every row
+    max_lookback  w: row i should depend on rows i − w, …, i, and on none before
+    row_axis      the axis of the output's rows, if it cannot be inferred
+    input_axis    the axis of the sequence's rows, if it is not the usual one
+    lengths, modes, back_ends   what to try: numbers of rows (default: 1, 2, 3, half, all but one, all), "eval" and "train", and "math",
+                  "flash", "efficient", "cudnn" or a Hugging Face implementation
+    step          step(rows, state) → (output, state), which decodes row by row and begins with the state None; a Hugging Face cache
+                  is found without it
+    vocab_size    bounds the tokens drawn
+    memory        bounds a batch, in bytes
+    work          if weights × n² exceeds this number, the whole length is tried in the model's own precision, with every suffix removed
+                  once, and everything else with 8 rows
+    progress      True: on a terminal, a bar shows the time that is left
 
-    The model is left as it was: weights, modes, hooks, generators, and attributes with
-    the lists, sets and dictionaries in them. Only what it writes into objects of other
-    kinds stays there. ValueError or TypeError for inputs or an output that cannot be
-    used. What fails at some lengths stands in the report as a problem; when
-    it was asked for (by `step`, `lengths`, `back_ends` or an `attention_mask`), the
-    audit is not decided.
+    If the model draws random numbers, no rows are removed. The model is left as it was: weights, modes, hooks, generators, and
+    attributes with the lists, sets and dictionaries in them; only what it writes into objects of other kinds remains there.
+    ValueError or TypeError for inputs or an output that cannot be used. An experiment that fails at some lengths is reported as a
+    problem; if it was asked for (by `step`, `lengths`, `back_ends` or an `attention_mask`), the audit is undecided.
 
     >>> report = audit(lambda x: x - x.mean(-2, keepdim=True), torch.randn(5, 3))
     >>> report.ok, report.leaks[0].fault
@@ -299,7 +299,7 @@ def audit(
     auditor = settle(model, inputs, options)
     settings = settings_of(auditor)
     bar_format = "{desc} {percentage:3.0f} % |{bar}| {elapsed} passed, {remaining} left"
-    quiet = None if progress else True  # None: where there is no terminal
+    quiet = None if progress else True  # None: tqdm is quiet only without a terminal
     with tqdm(None, "audit", disable=quiet, delay=2, leave=False, bar_format=bar_format) as bar:
         later = replace(auditor, ran=True, axes=(0, 0))
         bar.total = sum(expected_work(trial_for(later, setting)) for setting in settings)
@@ -310,7 +310,7 @@ def audit(
 
 
 def assert_autoregressive(model: Callable[..., Any], inputs: Any, **options: Any) -> None:
-    """AssertionError with the report unless `audit(model, inputs, **options)` is ok: for a test suite."""
+    """For a test suite: AssertionError, with the report, unless `audit(model, inputs, **options)` is ok."""
     report = audit(model, inputs, **options)
     if not report.ok:
         raise AssertionError(f"\n{report}")

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tlm_book.auditing.tensors import attempt
 
 CLOSED, WEAK, OPEN, TURNED, ALONG_ROWS = "closed", "weak", "open", "turned", "along the rows"
-GONE = 700.0  # so far below the others a score has no weight in float64
+GONE = 700.0  # a score that far below the others has no weight in float64
 
 
 class Softmaxes(TorchDispatchMode):
@@ -40,7 +40,7 @@ class Softmaxes(TorchDispatchMode):
 
 
 def scores_of(named: dict[str, Any]) -> Float[Tensor, "*batch n n"]:
-    """q kᵀ / √d and its mask, as one of torch's kernels for attention is given them."""
+    """q kᵀ / √d with its mask, from the arguments of one of torch's kernels for attention."""
     q, k = named["query"], named["key"]
     scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * (named.get("scale") or q.shape[-1] ** -0.5)
     mask = named.get("attn_mask", named.get("attn_bias"))
@@ -53,7 +53,7 @@ def scores_of(named: dict[str, Any]) -> Float[Tensor, "*batch n n"]:
 
 
 def what_softmaxes_see(run: Callable[[], Any], n: int) -> str:
-    """While `run` runs on n rows: the worst that a softmax does; "" when there is none over rows."""
+    """The worst that a softmax does while `run` runs on n rows; "" if there is no softmax over rows."""
     with Softmaxes() as seen:
         run()
     kinds = [kind_of(scores.double(), axis, n) for scores, axis in seen.given]
@@ -61,13 +61,13 @@ def what_softmaxes_see(run: Callable[[], Any], n: int) -> str:
 
 
 def weak_or_open(kind: str, others: Iterable[str]) -> str:
-    """A mask that only chance made look weak: on other rows its scores lie otherwise."""
+    """The kind, but OPEN for a mask that looks weak only by chance: with other rows, the scores are of another kind."""
     return OPEN if kind == WEAK and any(other != WEAK for other in others) else kind
 
 
 def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
-    """What one softmax sees. A mask is weak when in every row all later scores lie below all others, and yet count; some row must
-    have scores of both kinds beside its own.
+    """The kind of one softmax, by its scores. A mask is weak if in every row all later scores lie below all others, and yet count;
+    some row must have both later and earlier scores that count.
     """
     if scores.dim() < 2:
         return ""
@@ -91,7 +91,7 @@ def kind_of(scores: Float[Tensor, "..."], axis: int, n: int) -> str:
 
 
 def causes_by_softmax(kind: str) -> str:
-    """The cause, when what the softmaxes see settles it."""
+    """The cause, if the kind of softmax settles it; "" otherwise."""
     return {
         ALONG_ROWS: "softmax over the sequence axis: the weights of each column, not of each row, add up to 1",
         TURNED: "mask turned round: it hides the earlier rows, not the later ones",

@@ -1,4 +1,4 @@
-"""All that a run could change, and how to put it back: an audit leaves a model as it was."""
+"""All that a run could change, and how to restore it: an audit leaves a model as it was."""
 
 import contextlib
 import operator
@@ -16,8 +16,8 @@ from tlm_book.auditing.tensors import is_continuous
 
 
 def held_by(modules: Sequence[nn.Module]) -> list[Any]:
-    """All that their attributes hold, each thing once: the attributes themselves, and what lies in dictionaries, lists, tuples, sets
-    and deques, at any depth.
+    """All objects that the modules' attributes hold, each once: the attributes themselves, and the contents of dictionaries, lists,
+    tuples, sets and deques, at any depth.
     """
     found: dict[int, Any] = {}
     waiting: list[Any] = [vars(m) for m in modules]
@@ -30,12 +30,12 @@ def held_by(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def parts_of(container: Any) -> list[Any]:
-    """The entries of a list, set or deque; the keys of a dictionary, and then its values."""
+    """The entries of a list, set or deque, or the keys of a dictionary followed by its values."""
     return [*container, *(container.values() if isinstance(container, dict) else ())]
 
 
 def refill(container: Any, parts: list[Any]) -> None:
-    """Makes these the parts of a list, set, deque or dictionary."""
+    """Make these the parts of a list, set, deque or dictionary: the inverse of `parts_of`."""
     container.clear()
     if isinstance(container, dict):
         half = len(parts) // 2
@@ -48,7 +48,7 @@ def refill(container: Any, parts: list[Any]) -> None:
 
 
 class State:
-    """All that a run could change in these modules and in the process, and how to put it back."""
+    """All that a run could change in these modules and in the process, and how to restore it."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         held = held_by(modules)
@@ -84,8 +84,8 @@ class State:
 
 
 def type_in(precision: torch.dtype | None, t: Shaped[Tensor, "..."]) -> torch.dtype:
-    """The type of this tensor in that precision: itself for real numbers, pairs of it for complex ones, and the tensor's own for all
-    else, or for None.
+    """The type for this tensor in that precision: the precision itself for real numbers, its complex type for complex ones, and the
+    tensor's own type for anything else, or if `precision` is None.
     """
     if precision is None or not is_continuous(t):
         return t.dtype
@@ -94,10 +94,10 @@ def type_in(precision: torch.dtype | None, t: Shaped[Tensor, "..."]) -> torch.dt
 
 @contextlib.contextmanager
 def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterator[dict[int, Tensor]]:
-    """Inside, weights and buffers are copies, with numbers in this type; None keeps the types. Gives what they are copies of, by id.
+    """A context in which weights and buffers are copies of this type; None keeps the types. It gives the originals, {id: tensor}.
 
-    On leaving, also by an exception, attributes, hooks, modes, weights, buffers and generators are as before: a model that
-    writes into its weights has spoiled a copy.
+    On leaving, even by an exception, attributes, hooks, modes, weights, buffers and generators are as before: a model that
+    writes into its weights has changed only a copy.
     """
     state = State(modules)
     try:
@@ -113,7 +113,7 @@ def on_copies(modules: Sequence[nn.Module], dtype: torch.dtype | None) -> Iterat
 
 
 def seed_everything(seed: int, generators: Sequence[tuple[torch.Generator, Tensor]]) -> None:
-    """Every source of randomness at a known place; with seed 0 the model's own generators where they were at first."""
+    """Set every source of randomness to a known state; with seed 0, the model's own generators are set to where they were at first."""
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
@@ -127,7 +127,7 @@ def seed_everything(seed: int, generators: Sequence[tuple[torch.Generator, Tenso
 
 
 def cast_floats(thing: Any, dtype: torch.dtype, seen: dict[int, Tensor] | None = None) -> Any:
-    """Tensors with their numbers in this type, at any depth; the same tensor stays one object."""
+    """The same object with all tensors in it, at any depth, converted to this type; a tensor that occurs twice stays one object."""
     seen = {} if seen is None else seen
     if isinstance(thing, Tensor):
         return seen.setdefault(id(thing), thing.to(type_in(dtype, thing)))
@@ -148,7 +148,7 @@ BACK_ENDS = {
 
 @contextlib.contextmanager
 def back_end(modules: Mapping[str, nn.Module], name: str | None) -> Iterator[None]:
-    """One of torch's kernels by name, or an attention implementation of a Hugging Face model."""
+    """A context that uses one of torch's kernels, by name, or an attention implementation of a Hugging Face model."""
     if name in BACK_ENDS:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 

@@ -16,7 +16,7 @@ from tlm_book.auditing.trial import CALL, Findings, Trial, Witness, as_rows
 
 
 def try_batch(trial: Trial, n: int, found: Findings) -> None:
-    """A sequence among others, and at another place, must give what it gives alone and among copies of itself."""
+    """Try other batches: a sequence beside another one, in either place, must give what it gives alone and beside a copy of itself."""
     x, draw = trial.inputs.x[:, :n], torch.Generator().manual_seed(n)
     one, other = x[:1], x[1:2] if len(x) > 1 else fresh_rows(trial, x[:1], 0, draw)
     twice, beside = torch.cat([one, one]), torch.cat([one, other])
@@ -32,13 +32,13 @@ def try_batch(trial: Trial, n: int, found: Findings) -> None:
             alone = twice if trial.random else one
             witness = Witness(gap[i], i, 0, alone, pairs[k], keep=[k % 2])
             found.add("batch", "another sequence beside it", n, witness)
-            # Each sequence alone, or one spoils what is said of another.
+            # From now on each sequence runs alone, lest one spoil the results for another.
             trial.plan.batch = trial.plan.batch_grad = 1
 
 
 def try_padding(trial: Trial, n: int, found: Findings) -> None:
-    """With a third of the rows masked, on the right and on the left, beside a full sequence: no row depends on later rows or padding;
-    and masked rows on the right may as well be removed.
+    """Try padding, with a third of the rows masked, on the right and on the left, beside a full sequence: no row may depend on later rows
+    or on padding, and removing the masked rows on the right must change nothing.
     """
     x, pad = trial.first(n), max(1, n // 3)
     fresh = fresh_rows(trial, x, 0, torch.Generator().manual_seed(n))
@@ -64,7 +64,7 @@ def try_padding_on(trial: Trial, n: int, found: Findings, side: str, keep: range
     for cut in spread_out(keep[1:], 6):
         stay = range(keep[0], cut)
         jobs.append(("future", stay, cut, splice(x, fresh, cut)))
-    # The padding in a batch of two first, then many cuts at once, always beside a full sequence.
+    # First the padding, in a batch of two, then many cuts at once, always beside a full sequence.
     size = max(1, trial.plan.batch - 1)
     groups = [jobs[:1], *(jobs[k : k + size] for k in range(1, len(jobs), size))]
     for group in groups:
@@ -82,7 +82,7 @@ def try_padding_on(trial: Trial, n: int, found: Findings, side: str, keep: range
 
 
 def try_cache(trial: Trial, n: int, found: Findings) -> None:
-    """Row by row, and in chunks, with what the model keeps: each row must be that of the whole pass."""
+    """Decode row by row, and in chunks, with the model's cache: each row must equal that of the whole pass."""
     x, half = trial.first(n), max(1, n // 2)
     ways = {"one row at a time": [1] * n}
     if trial.plan.options.step is None:
@@ -90,7 +90,7 @@ def try_cache(trial: Trial, n: int, found: Findings) -> None:
     trials: list[tuple[dict[str, Any], str, list[int]]] = [({}, way, sizes) for way, sizes in ways.items()]
     if trial.plan.options.step is None:
         if trial.plan.again:
-            del trials[0]  # one row at a time calls no kernels but those of the other way
+            del trials[0]  # one row at a time uses no kernels that the other way does not use
         if takes_mask(trial, n):
             left = torch.arange(n, device=x.device)[None] >= n // 3
             trials.append(({trial.inputs.mask: left.long()}, *trials[-1][1:]))
@@ -108,7 +108,7 @@ def try_cache(trial: Trial, n: int, found: Findings) -> None:
 def decode_in_chunks(
     trial: Trial, x: Shaped[Tensor, "batch n *d"], sizes: Sequence[int], mask: Mapping[str, Tensor]
 ) -> Shaped[Tensor, "batch n e"]:
-    """The output for chunks of these sizes, each with what the model kept of those before."""
+    """The output for chunks of these sizes, each computed with the model's cache of those before."""
     state, start, parts, step = None, 0, [], trial.plan.options.step
     for size in filter(None, sizes):
         part, stop = x[:, start : start + size], start + size

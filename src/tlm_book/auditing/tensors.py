@@ -1,4 +1,4 @@
-"""Tensors inside other things, and how far two of them are apart."""
+"""Tensors inside other objects, and how far apart two tensors are."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from tlm_book.checks import expects
 
 
 def tensor_of(output: Any, name: str = "what the model returns") -> Shaped[Tensor, "..."]:
-    """The tensor of an output: itself, `logits` or `last_hidden_state`, or the first tensor of a tuple or mapping."""
+    """The tensor in an output: the output itself, its `logits` or `last_hidden_state`, or the first tensor of a tuple or mapping."""
     for key in ("logits", "last_hidden_state"):
         mapping = isinstance(output, Mapping)
         inside = output.get(key) if mapping else getattr(output, key, None)
@@ -30,7 +30,7 @@ def tensor_of(output: Any, name: str = "what the model returns") -> Shaped[Tenso
 
 
 def tensors_in(thing: Any) -> list[Tensor]:
-    """All tensors of nested tuples, lists and mappings, in order."""
+    """All tensors in nested tuples, lists and mappings, in order."""
     found, waiting = [], [thing]
     while waiting:
         part = waiting.pop()
@@ -55,7 +55,7 @@ def map_tensors(thing: Any, change: Callable[[Tensor], Any]) -> Any:
 
 
 def attempt(call: Callable[..., Any], *args: Any) -> Any:
-    """What the call returns, or None when it raises."""
+    """What the call returns, or None if it raises an exception."""
     try:
         return call(*args)
     except Exception:
@@ -67,19 +67,19 @@ def describe_error(error: Exception) -> str:
 
 
 def spread_out(places: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, evenly, the first and the last among them."""
+    """At most `most` of these places, evenly spread, with the first and the last."""
     if len(places) <= most:
         return list(places)
     return [places[round(k)] for k in np.linspace(0, len(places) - 1, most)]
 
 
 def is_continuous(t: Shaped[Tensor, "..."]) -> bool:
-    """Does it hold real or complex numbers, no tokens or truth values?"""
+    """Whether a tensor holds real or complex numbers, and not tokens or truth values."""
     return t.is_floating_point() or t.is_complex()
 
 
 def as_real(t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "..."]:
-    """Complex numbers as pairs of real ones, (…, 2); all else as it is."""
+    """Complex numbers as pairs of real ones, (…, 2); any other tensor as it is."""
     return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
 
 
@@ -98,7 +98,7 @@ def row_changes(a: Shaped[Tensor, "batch n e"], b: Shaped[Tensor, "#batch n e"])
 
 
 def largest(y: Shaped[Tensor, "..."]) -> float:
-    """The size of the largest finite number of an output."""
+    """The largest absolute value of the finite numbers in an output."""
     y = y.detach()
     most = y.abs().max() if y.numel() and y.dtype != torch.bool else y.sum()
     finite = y[y.isfinite()] if not most.isfinite() else most[None]

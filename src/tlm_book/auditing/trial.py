@@ -1,4 +1,4 @@
-"""One setting of the experiment, a model that can be run on sequences; and what is found in it."""
+"""One setting of the experiment, a model that can be run on sequences, and what is found in it."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from tlm_book.auditing.state import held_by, seed_everything
 from tlm_book.auditing.tensors import as_real, attempt, tensor_of
 from tlm_book.checks import expects
 
-FEW = 8  # rows, for what is too dear at the whole length of a large model
-CALL = 16  # rows, whose work a call costs besides that of its own rows
+FEW = 8  # rows, for experiments that are too expensive at the whole length of a large model
+CALL = 16  # the overhead of a call, as a number of rows
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Options:
 
     @property
     def everywhere(self) -> bool:
-        """Should every row depend on every row?"""
+        """Whether every row should depend on every row."""
         return self.expects == "all"
 
 
@@ -50,19 +50,19 @@ class Plan:
     vocab_size: int
     heavy: bool  # too large for all experiments at all lengths
     own: torch.dtype  # the model's own precision
-    bar: Callable[[int], Any] = int  # told of the work that is done: rows, and CALL for each call
+    bar: Callable[[int], Any] = int  # called with the work that has been done: rows, and CALL for each call
     most_kinds: int = 3  # how often each suffix is replaced
-    again: bool = False  # once more, in another precision: what depends on kernels
-    brief: bool = False  # without padding and what follows from other precisions
-    batch: int = 1  # as many sequences at a time
-    batch_grad: int = 1  # and as many with derivatives
+    again: bool = False  # a repetition in another precision, of what depends on kernels
+    brief: bool = False  # without padding and without what other precisions imply
+    batch: int = 1  # so many sequences at a time
+    batch_grad: int = 1  # and so many with derivatives
 
     def kinds(self, n: int) -> int:
-        """How often each suffix is replaced at this length: a middling one is only there for faults that come with a length."""
+        """How often each suffix is replaced at this length: once at lengths in between, which are tried only for faults that depend on the length."""
         return self.most_kinds if n <= FEW or n == self.lengths[-1] else 1
 
     def sweeps(self, n: int) -> bool:
-        """Is there one pass over all cuts at this length, and nothing else?"""
+        """Whether one pass over all cuts is the only experiment at this length."""
         return self.heavy and n > FEW
 
 
@@ -76,15 +76,15 @@ class Trial:
     name: str
     plan: Plan
     double: bool
-    row_axis: int = -1  # found in the first output
+    row_axis: int = -1  # found from the first output
     batch_axis: int | None = None
     random: bool = False
     remembers: bool = False
     decided: bool = True
-    coarsest: float = 0.0  # the unit of the coarsest type inside
+    coarsest: float = 0.0  # the unit in the last place of the coarsest type inside
     eps: float = 0.0
     tolerance: float = 0.0
-    given: Mapping[int, Tensor] = field(default_factory=dict)  # the model's own weights, of which the trial has copies, by id
+    given: Mapping[int, Tensor] = field(default_factory=dict)  # {id: the model's own weight}, of which the trial has copies
 
     def __post_init__(self) -> None:
         held = [v for v in held_by(list(self.modules.values())) if isinstance(v, torch.Generator)]
@@ -93,13 +93,13 @@ class Trial:
         self.kept: dict[tuple[str, int], Any] = {}
 
     def base(self, n: int) -> Shaped[Tensor, "1 m e"]:
-        """The output for the first n rows of the first sequence, which nearly every experiment compares with: run once."""
+        """The output for the first n rows of the first sequence, with which nearly every experiment compares; computed once."""
         if n not in self.bases:
             self.bases[n] = self.rows(self.first(n))
         return self.bases[n]
 
     def once(self, key: tuple[str, int], run: Callable[[], Any]) -> Any:
-        """What this run gives: kept for the second who asks, and then forgotten."""
+        """The result of this run, which is kept until it is asked for a second time, and then forgotten."""
         if key in self.kept:
             return self.kept.pop(key)
         self.kept[key] = made = run()
@@ -124,7 +124,7 @@ class Trial:
         return self.model(*values.values(), **extra)
 
     def hides(self, extra: Mapping[str, Any]) -> bool:
-        """Are there rows of padding in the example, and no other mask?"""
+        """Whether the example has rows of padding, and no other mask is given."""
         return self.inputs.real is not None and self.inputs.mask not in extra
 
     def rows(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, **extra: Any) -> Shaped[Tensor, "batch m e"]:
@@ -138,7 +138,7 @@ class Trial:
         y = as_rows(self, output)
         if self.inputs.real is not None and self.hides(extra) and len(y[0]) == len(x[0]):
             return y.masked_fill(~self.inputs.real[: len(x[0]), None], 0)
-        return y.clone()  # some models write every output into the same memory
+        return y.clone()  # a copy, since some models write every output into the same memory
 
 
 def as_rows(trial: Trial, y: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch m e"]:
@@ -152,7 +152,7 @@ def as_rows(trial: Trial, y: Shaped[Tensor, "..."]) -> Shaped[Tensor, "batch m e
 
 
 def find_axes(trial: Trial, n: int, whole: tuple[int, ...]) -> None:
-    """The output axis that shrinks with the input rows, and the one that grows with the batch; `whole` is the shape for n rows."""
+    """Find the output axis that shrinks with the input rows and the one that grows with the batch; `whole` is the shape for n rows."""
     plan = trial.plan
     axis = plan.options.row_axis
     axis = find_row_axis(trial, whole, n) if axis is None else axis
@@ -174,16 +174,16 @@ def shape_at(trial: Trial, n: int, copies: int = 1) -> tuple[int, ...]:
 
 
 def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
-    """Some models refuse some lengths: several are tried."""
+    """The output axis that shrinks with the input rows; several lengths are tried, since some models refuse some. ValueError if there is none."""
     m, fewer = n, whole
     for m in dict.fromkeys((n - 1, n // 2, n - 2, 1)):
         if 0 < m < n and (fewer := attempt(shape_at, trial, m)):
             break
-    m, fewer = (m, fewer) if fewer else (n, whole)  # all others are refused
+    m, fewer = (m, fewer) if fewer else (n, whole)  # the model refuses all other lengths
     pairs = zip(whole, fewer) if len(whole) == len(fewer) else ()
     fits = [axis for axis, pair in enumerate(pairs) if pair == (n, m)]
     if not fits and trial.plan.options.everywhere and len(whole) > trial.inputs.axis:
-        return trial.inputs.axis  # attention to a memory: it has rows of its own
+        return trial.inputs.axis  # attention to a memory, which has its own rows
     got = f"an output of shape {whole} for {n} rows and {fewer} for {m}"
     wants = "one axis with a row for each input row; name it with row_axis="
     expects(len(fits) == 1, "row_axis", got, wants)
@@ -194,7 +194,7 @@ def find_row_axis(trial: Trial, whole: tuple[int, ...], n: int) -> int:
 class Witness:
     """A witness of a fault: the sequence x, the other one, and the row that changed, or the column that it depends on.
 
-    Without `keep`, the rows before `source` must stay.
+    `keep` are the rows that must not change; if it is empty, the rows before `source`.
     """
 
     size: float
@@ -207,7 +207,7 @@ class Witness:
 
 
 class Findings:
-    """What one setting finds: of each fault the strongest witness at each length and the ways in which it was seen; what was
+    """What one setting finds: for each fault the strongest witness at each length and the ways in which it was seen; what was
     tried, what went wrong, and the effects of replaced rows at the last length.
     """
 
@@ -227,14 +227,14 @@ class Findings:
             self.ways[fault].append(way)
 
     def take(self, other: "Findings") -> None:
-        """What the other has found stands here, too; what went wrong there does not."""
+        """Add what the other has found, but not what went wrong there."""
         for fault, at in other.witness.items():
             for n, witness in at.items():
                 for way in other.ways[fault]:
                     self.add(fault, way, n, witness)
 
     def witnesses(self, fault: str) -> dict[int, Witness]:
-        """At each length the strongest, in one unit: where rows show a leak, what derivatives alone show at other lengths is left out."""
+        """{n: the strongest witness}, all in one unit: if rows show a leak, lengths at which only derivatives show it are left out."""
         at = self.witness[fault]
         in_rows = {n: w for n, w in at.items() if w.other is not w.x}
         return in_rows if fault == "future" and in_rows else at
@@ -243,7 +243,7 @@ class Findings:
         return max(self.witnesses(fault).values(), key=lambda w: w.size)
 
     def handiest(self, fault: str) -> Witness:
-        """A short witness, when it is not much weaker than the strongest: for the search of the culprit."""
+        """A short witness that is not much weaker than the strongest, for the search for the culprit."""
         at, most = self.witnesses(fault), self.strongest(fault).size
         fit = [n for n, w in at.items() if w.size >= 1e-2 * most]
         return at[min(fit, key=lambda n: (n < 6, n if n >= 6 else -n))]

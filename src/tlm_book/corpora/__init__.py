@@ -1,4 +1,4 @@
-"""Texts to learn from that a program makes: pairs of French and English sentences, from a grammar; rhymes, by rule.
+"""Texts to learn from, made by a program: pairs of French and English sentences, by a grammar, and rhymes, by rule.
 
     from tlm_book.corpora import sentence_pairs
     pairs = sentence_pairs(20_000)

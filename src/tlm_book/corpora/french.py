@@ -1,8 +1,8 @@
 """French sentences and their English translations, from a small grammar.
 
-A sentence is built in both languages at once from tables of words, so it is known which words of the two say the same. The grammar holds
-what a translation word by word gets wrong: agreement, elision (*j'ai*), contraction (*du*), the order of adjective and noun, negation,
-questions, professions without article, and *grand*, which is *tall* of a person and *big* of a thing.
+A sentence is built in both languages at once from tables of words, so it is known which words correspond. The grammar contains what a
+word-by-word translation gets wrong: agreement, elision (*j'ai*), contraction (*du*), the order of adjective and noun, negation,
+questions, professions without an article, and *grand*, which means *tall* of a person and *big* of a thing.
 
 Written by hand.
 """
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def split_words(text: str) -> list[str]:
-    """A text as words; an apostrophe ends a word, a question mark is one.
+    """A text as a list of words; an apostrophe ends a word, and a question mark is a word.
 
     >>> split_words("est-ce qu'il n'est pas étudiant ?")
     ['est-ce', "qu'", 'il', "n'", 'est', 'pas', 'étudiant', '?']
@@ -70,7 +70,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """Masculine and feminine; before or after the noun; what it is called in English of a thing and of a person ("-": not said of it)."""
+    """A French adjective, masculine and feminine; its place before or after the noun; the English for a thing and for a person ("-": not used)."""
 
     masculine: str
     feminine: str
@@ -97,7 +97,7 @@ grand grande before big tall, petit petite before small small, joli jolie before
 vieux vieille before old old, jeune jeune before - young, rouge rouge after red -, vert verte after green -,
 noir noire after black -, blanc blanche after white -, étrange étrange after strange strange, célèbre célèbre after famous famous,
 intelligent intelligente after - intelligent, content contente after - happy, fatigué fatiguée after - tired""")
-# the stem of a verb in -er, the preposition with which it takes an object, the English verb and preposition (-: none)
+# the stem of a verb in -er, the preposition before its object, the English verb and its preposition (-: none)
 _VERBS = _rows("""
 regard - watch -, aim - like -, cherch - look for, trouv - find -, admir - admire -, dessin - draw -, parl de talk about,
 rêv de dream of, pens à think of, ressembl à look like""")
@@ -119,7 +119,7 @@ _TO_BE = "suis es est sommes êtes sont".split()
 _TO_HAVE = "ai as a avons avez ont".split()
 _BE = "am are is are are are".split()
 _PRONOUNS = [
-    # French, English, person, genders and numbers that it may stand for
+    # French, English, person, possible genders and numbers
     ("je", "i", 0, "mf", "s"),
     ("tu", "you", 1, "mf", "s"),
     ("il", "he", 2, "m", "s"),
@@ -138,7 +138,7 @@ _ARTICLES = {
 
 
 def with_s(word: str) -> str:
-    """The English noun in the plural; the verb after he, she, it.
+    """The English noun in the plural, or the verb in the third person singular.
 
     >>> [with_s(w) for w in ("cat", "church", "city", "child", "do", "have")]
     ['cats', 'churches', 'cities', 'children', 'does', 'has']
@@ -165,12 +165,12 @@ def plural(word: str) -> str:
 
 
 def opens_with_vowel(word: str) -> bool:
-    """Does the French word begin with a vowel for the ear? (The h of homard counts as a consonant.)"""
+    """Whether the French word begins with a vowel as spoken. (The h of homard counts as a consonant.)"""
     return word[0] in "aeiouéèêîœ" or (word[0] == "h" and not word.startswith("homard"))
 
 
 class Word(NamedTuple):
-    """A word, and the names of the parts of the sentence that it expresses."""
+    """A word and the names of the parts of the sentence that it expresses."""
 
     text: str
     parts: tuple[str, ...]
@@ -188,9 +188,9 @@ CONTRACTED = {
 
 
 def spelled(words: Sequence[Word]) -> list[Word]:
-    """French words as they are written one after the other: je ai → j'ai, de le → du.
+    """French words with the spelling that they have next to each other: je ai → j'ai, de le → du.
 
-    From right to left, so that le in "de le ami" loses its vowel before it can be contracted.
+    This goes from right to left, so that le in "de le ami" loses its vowel before it can be contracted.
 
     >>> [word.text for word in spelled([Word(w, ()) for w in "je parle de le ami de le chat".split()])]
     ['je', 'parle', 'de', "l'", 'ami', 'du', 'chat']
@@ -221,7 +221,7 @@ _Phrase = tuple[list[Word], list[Word]]  # French, English
 
 
 def noun_phrase(noun: Noun, number: str, article: str, adjectives: Sequence[Adjective], name: str) -> _Phrase:
-    """Article, adjectives and noun in both languages; number "s" or "p", article "the", "a" or "no" (the indefinite one after a negation)."""
+    """Article, adjectives and noun in both languages; number "s" or "p"; article "the", "a" or "no" (the indefinite article after a negation)."""
     many = plural if number == "p" else str
     before = [a for a in adjectives if a.place == "before"]
     after = [a for a in adjectives if a.place == "after"]
@@ -248,7 +248,7 @@ def noun_phrase(noun: Noun, number: str, article: str, adjectives: Sequence[Adje
 
 
 class _Subject(NamedTuple):
-    """Who or what: the words in both languages; person 0 … 5, gender and number; is it a person?"""
+    """The subject of a sentence: the words in both languages; person 0 … 5, gender and number; whether it is a person."""
 
     words: _Phrase
     person: int
@@ -258,12 +258,12 @@ class _Subject(NamedTuple):
 
 
 def _is_said(a: Adjective, human: bool) -> bool:
-    """Is the adjective said of persons, or of things?"""
+    """Whether the adjective is used of persons (if `human`) or of things (if not)."""
     return (a.of_person if human else a.of_thing) != "-"
 
 
 def _some_noun_phrase(chance: random.Random, nouns: Sequence[Noun], articles: Sequence[str], name: str) -> _Subject:
-    """One of the nouns with at most one adjective before it and one after it."""
+    """A random noun phrase: one of the nouns, with at most one adjective before it and one after it."""
     noun, number = chance.choice(nouns), chance.choice("sp")
     adjectives = [
         chance.choice([a for a in FRENCH_ADJECTIVES if a.place == place and _is_said(a, noun.person)])
@@ -275,7 +275,7 @@ def _some_noun_phrase(chance: random.Random, nouns: Sequence[Noun], articles: Se
 
 
 def _some_subject(chance: random.Random, nouns: Sequence[Noun]) -> _Subject:
-    """A pronoun, which stands for a person, or a noun phrase."""
+    """A random subject: a pronoun, which stands for a person, or a noun phrase."""
     if chance.random() < 0.4:
         return _some_noun_phrase(chance, nouns, ("the", "the", "a"), "subject")
     french, english, person, genders, numbers = chance.choice(_PRONOUNS)
@@ -284,7 +284,7 @@ def _some_subject(chance: random.Random, nouns: Sequence[Noun]) -> _Subject:
 
 
 def _some_quality(chance: random.Random, subject: _Subject) -> _Phrase:
-    """What the subject is: a profession, without article in French, or an adjective."""
+    """Something that the subject is, at random: a profession, without an article in French, or an adjective."""
     one = subject.number == "s"
     many = str if one else plural
     if subject.human and chance.random() < 0.5:
@@ -302,7 +302,7 @@ def _some_quality(chance: random.Random, subject: _Subject) -> _Phrase:
 def _sentence(subject: _Subject, french: str, english: str, rest: _Phrase, negated: bool, question: bool) -> _Phrase:
     """Subject, verb and rest, perhaps negated, perhaps as a question. `french` is the form of the verb, `english` the verb as in the dictionary.
 
-    French puts "est-ce que" in front of a question and "ne … pas" around a verb. English needs a helper for both: "do", unless the verb is "be".
+    French puts "est-ce que" before a question and "ne … pas" around a verb. English needs an auxiliary for both: "do", unless the verb is "be".
     """
     third, be = subject.person == 2, english == "be"
     helped = be or negated or question
@@ -344,7 +344,7 @@ def some_sentence(chance: random.Random) -> tuple[list[Word], list[Word]]:
 
 
 class SentencePair(NamedTuple):
-    """A French sentence, its translation, and the links (i, j): French word i and English word j express the same part of the sentence."""
+    """A French sentence, its translation, and links (i, j): French word i and English word j express the same part of the sentence."""
 
     french: tuple[str, ...]
     english: tuple[str, ...]
@@ -352,9 +352,9 @@ class SentencePair(NamedTuple):
 
 
 def sentence_pairs(count: int, seed: int = 0) -> list[SentencePair]:
-    """That many pairs with different French sentences, drawn with this seed. ValueError for a count below 1, TypeError for a seed that is no whole number. (T-one-translation, T-agreement)
+    """`count` pairs with different French sentences, drawn with this seed. (T-one-translation, T-agreement)
 
-    The grammar has far more sentences than one would ask for.
+    The grammar has far more sentences than one would ask for. ValueError for a count below 1, TypeError for a seed that is not a whole number.
     """
     expects_positive(count=count)
     expects_whole(seed=seed)
@@ -374,7 +374,7 @@ HELD_OUT = ("je suis étudiant", "je suis étudiante")
 
 
 def part(french: Sequence[str]) -> str:
-    """ "train", "validation" or "test": by a hash of the sentence, 90, 5 and 5 in a hundred. The sentences in `HELD_OUT` are for the test.
+    """The part of a sentence, "train", "validation" or "test", by a hash: 90, 5 and 5 in a hundred. The sentences in `HELD_OUT` are for the test.
     TypeError for a sentence that is not split into words.
 
     >>> part(["je", "suis", "étudiant"])
@@ -388,7 +388,7 @@ def part(french: Sequence[str]) -> str:
 
 
 def split_pairs(pairs: Iterable[SentencePair]) -> dict[str, list[SentencePair]]:
-    """The pairs by their `part`."""
+    """The pairs, sorted into lists by their `part`."""
     parts: dict[str, list[SentencePair]] = {"train": [], "validation": [], "test": []}
     for pair in pairs:
         parts[part(pair.french)].append(pair)

@@ -1,4 +1,4 @@
-"""Texts made by rule, in which it pays to look back: charms, lists and stories of 134 words. Written by hand."""
+"""Texts made by rule, in which it pays to look back: charms, lists and stories from 134 words. Written by hand."""
 
 import numpy as np
 
@@ -33,13 +33,13 @@ OTHERS = "a To From the went to with sang Where is In said took".split()
 
 
 def charm(rng: np.random.Generator) -> str:
-    """3 to 24 random words, said 2 to 4 times."""
+    """A charm: 3 to 24 random words, said 2 to 4 times."""
     said = " ".join(rng.choice(WORDS, rng.integers(3, 25)))
     return " ".join([said] * rng.integers(2, 5))
 
 
 def listing(rng: np.random.Generator) -> str:
-    """What is brought to a place, and back."""
+    """A list of what is brought to a place, and back."""
     nouns = rng.choice(NOUNS, rng.integers(3, 8), replace=False)
     said = ", ".join(f"a {rng.choice(KINDS)} {noun}" for noun in nouns)
     place = rng.choice(PLACES)
@@ -47,7 +47,7 @@ def listing(rng: np.random.Generator) -> str:
 
 
 def lost_and_found(rng: np.random.Generator) -> str:
-    """Two people, a thing that is lost and found, and what they sing."""
+    """A story of two people, a thing that is lost and found, and what they sing."""
     first = rng.choice(FIRST, 2, replace=False)
     one, two = (
         f"{a} {b}" for a, b in zip(first, rng.choice(LAST, 2, replace=False))
@@ -67,7 +67,7 @@ def lost_and_found(rng: np.random.Generator) -> str:
 def rhymes(n: int, seed: int) -> list[str]:
     """n texts made by rule, in which it pays to look back: charms, lists and stories.
 
-    ValueError when n < 1 or seed < 0, TypeError when one of them is no whole number.
+    ValueError if n < 1 or seed < 0, TypeError if one of them is not a whole number.
 
     >>> rhymes(1, seed=279)
     ['cold Elm North goat cold Elm North goat']

@@ -1,10 +1,10 @@
-"""Derivations: proof trees of what is known of an operator, read off a torch model, and checked by a proof assistant.
+"""Derivations: proof trees for what is known of an operator, read off a torch model and checked by a proof assistant.
 
-`calculus` has the rules of the algebra, `rules` those of modules; every layer's chapter registers its own with `register_rule`.
-`certificate` writes a tree for Coq, `prove` has it checked. Written by hand; the chapter derivations explains it.
+`calculus` has the rules of the algebra, `rules` those of modules; the chapter on each layer registers its own with `register_rule`.
+`certificate` writes a tree for Coq, `prove` has it checked. Written by hand; the chapter derivations explains all this.
 """
 
-import tlm_book.derivation.layers  # its rules register themselves
+import tlm_book.derivation.layers  # importing it registers its rules
 from tlm_book.derivation.calculus import (
     add,
     compose,

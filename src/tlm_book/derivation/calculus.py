@@ -1,4 +1,4 @@
-"""The calculus: how sentences about parts become a sentence about the whole. Each rule is a lemma of chapter operators."""
+"""The calculus: how sentences about parts give a sentence about the whole. Each rule is a lemma of the chapter operators."""
 
 from tlm_book.checks import expects
 from tlm_book.derivation.kinds import MEANS, Kind
@@ -20,11 +20,11 @@ def expects_derivation(argument: str, got: object) -> None:
 
 
 def weakest(premises: tuple[Derivation, ...]) -> Kind:
-    """What all premises have in common. (T-closure-kinds, T-equivariant-closure)
+    """The kind that all premises have in common. (T-closure-kinds, T-equivariant-closure)
 
     A pattern among them gives UNPROVED: its width is not fixed, so the
-    closure lemmas say nothing of it. ValueError when there are no premises,
-    TypeError for a premise that is no Derivation.
+    closure lemmas say nothing about it. ValueError if there are no premises,
+    TypeError for a premise that is not a Derivation.
     """
     expects(len(premises) > 0, "premises", "none", "at least one Derivation")
     for premise in premises:

@@ -1,8 +1,8 @@
-"""A proof tree as a file for the proof assistant Coq: the tree as a term, its leaves as assumptions, the theorem.
+"""A proof tree as a file for the proof assistant Coq: the tree as a term, its leaves as assumptions, and the theorem.
 
 Coq computes the kind of every node by its own calculus (proofs/Derivation.v), whose soundness it has proved, and compares it
-with what the tree claims. So neither this module nor the calculus in Python has to be trusted: where one of them is wrong,
-Coq rejects the file. What has to be trusted stands in the file as assumptions: what each leaf computes.
+with the kind that the tree claims. So neither this module nor the calculus in Python has to be trusted: if one of them is wrong,
+Coq rejects the file. What has to be trusted is written in the file as assumptions: what each leaf computes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Form:
 
 _ONE_MAP = "T(X)[i] = t(X[i]), one map t for all rows"
 _BY_PLACE = "T(X)[i] = t_i(X[i]), a map t_i for each place i"
-LEAF_FORMS: dict[str, Form] = {  # by the reason that the leaf gives; for some layers of the book, by its name and the reason
+LEAF_FORMS: dict[str, Form] = {  # by the reason that the leaf gives; for some layers of the book, by the leaf's name and reason
     "one map for all rows": Form("OneMap", _ONE_MAP, ("T-derive-torch",)),
     "N: one map for all rows": Form("OneMap", _ONE_MAP, ("W-norm-layer", "T-rms-norm")),
     "entry by entry": Form("OneMap", _ONE_MAP, ("T-derive-torch", "W-ff-rowwise")),
@@ -51,11 +51,11 @@ _PAIRS = {"masked softmax of scores": "MaskedSoftmax", "softmax of scores": "Sof
 
 @dataclass(frozen=True)
 class Assumption:
-    """What a certificate takes for granted of one leaf, which stands at `places` places of the tree.
+    """What a certificate takes for granted about one leaf, which occurs at `places` places in the tree.
 
     `form` is what the leaf computes, in Coq's words; `checks` are the statements whose checks try the book's leaves for which
-    the same reason is given. They are none for a leaf that a rule outside the book declares: there the declared kind itself is
-    assumed.
+    the same reason is given. There are none for a leaf that a rule from outside the book declares: there the declared kind
+    itself is assumed.
     """
 
     subject: str
@@ -78,12 +78,12 @@ _Key = tuple[str, str, Kind, str]
 
 
 def _key(leaf: ProofNode) -> _Key:
-    """Leaves of which the same is said, and the same assumed."""
+    """A key that two leaves share if the same is said, and the same assumed, of both."""
     return leaf.subject, leaf.reason, leaf.kind, _form(leaf).coq
 
 
 def _nodes(root: ProofNode) -> list[ProofNode]:
-    """All sentences of a tree, premises before what follows from them."""
+    """All sentences of a tree, premises before their conclusions."""
     found, todo = [], [root]
     while todo:
         found.append(todo.pop())
@@ -103,7 +103,7 @@ def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
 
 
 def _expects_proof(proof: ProofNode) -> None:
-    """ValueError, which says where the proof stops, unless the root is proved and all below it."""
+    """Check that the root and all nodes below it are proved; the ValueError otherwise says where the proof stops."""
     gaps = {f"{step.subject} ({step.reason})" for step in _nodes(proof) if step.kind is Kind.UNPROVED and not _proves_less(step)}
     wants = "an autoregressive one, proved from its leaves"
     expects(not gaps, "derivation", f"a proof that stops at {', '.join(sorted(gaps))}", wants)
@@ -124,7 +124,7 @@ class _Writer:
         self.lines: list[str] = []
 
     def node(self, step: ProofNode) -> int:
-        """The number of this node; it and all below it are written when they are new."""
+        """The number of this node, which is written, with all nodes below it, unless it has been written before."""
         term = self.term(step)
         key = term, step.subject, step.kind
         if key not in self.number:
@@ -136,10 +136,10 @@ class _Writer:
         return self.number[key]
 
     def term(self, step: ProofNode) -> str:
-        """This node as a term, of the nodes below it."""
+        """This node as a term, built of the nodes below it."""
         if not step.premises:
             return f"Leaf {self.leaf[_key(step)]}"
-        if step.reason == AGREES:  # the tree is its author's, below
+        if step.reason == AGREES:  # the tree below it is the author's
             return self.term(step.premises[0])
         below = [f"node_{self.node(premise)}" for premise in step.premises]
         if step.reason == "residual" and len(below) == 1:
@@ -207,7 +207,7 @@ def certificate(proof: ProofNode) -> str:
     """The text of a file for Coq with the theorem that every operator which this tree denotes is autoregressive.
     (T-derivation-sound)
 
-    ValueError, with the place where the proof stops, when the tree does not prove that.
+    ValueError, with the place where the proof stops, if the tree does not prove this.
     """
     _expects_proof(proof)
     leaves = assumptions(proof)

@@ -1,4 +1,4 @@
-"""The proof assistant: where the book's two proof files are, and what coqc says of a certificate."""
+"""The proof assistant Coq: the book's two proof files, and what coqc says about a certificate."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ __all__ = [
     "run", "check_certificate",
 ]  # fmt: skip
 
-PROOF_FILES = ("Operators.v", "Derivation.v")  # in the order in which they need one another
+PROOF_FILES = ("Operators.v", "Derivation.v")  # in the order in which they depend on each other
 MACHINE_CHECKED: dict[str, tuple[str, ...]] = {  # statements of the book, and the lemmas that prove them in these files
     "W-rowwise-def": ("rowwise_forms",),
     "T-two-halves": ("autoregressive_from_first_rows", "two_halves"),
@@ -42,7 +42,7 @@ CLOSED = "Closed under the global context"  # what Coq prints for a theorem that
 
 @dataclass(frozen=True)
 class Verdict:
-    """What coqc says of a file: whether it accepts it, on which axioms the theorems that it asks about rest, and its own words."""
+    """What coqc says about a file: whether it accepts the file, on which axioms its theorems rest (as far as it asks), and coqc's own words."""
 
     accepted: bool
     axioms: tuple[str, ...]
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def coqc() -> str | None:
-    """Where the compiler of Coq is; None when it is not installed."""
+    """The path of Coq's compiler; None if it is not installed."""
     return shutil.which("coqc")
 
 
@@ -69,9 +69,9 @@ _CASE = r"\| {name}\b"  # of an inductive definition
 
 
 def passage(name: str, proof: bool = False) -> str:
-    """What the proof files say of this name: a definition, a lemma (with its proof, if wanted), a line of an inductive definition.
+    """The passage of the proof files on this name: a definition, a lemma (with its proof, if wanted), or a line of an inductive definition.
 
-    ValueError when there is no such name.
+    ValueError if there is no such name.
     """
     lines = [line for file in PROOF_FILES for line in source(file).splitlines()]
     for kind in (_LEMMA, _DEFINITION, _CASE):
@@ -82,7 +82,7 @@ def passage(name: str, proof: bool = False) -> str:
 
 
 def _until_the_end(lines: list[str], kind: str, proof: bool) -> list[str]:
-    """The first lines of these, as long as they belong together."""
+    """The first of these lines, as far as they belong together."""
     for k, line in enumerate(lines):
         follows = lines[k + 1].strip() if k + 1 < len(lines) else "."
         if kind == _LEMMA and (line.endswith("Qed.") if proof else follows.startswith("Proof")):
@@ -103,7 +103,7 @@ def _compile(file: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 def compile_proofs(folder: Path) -> None:
     """Copy the book's two files into a folder and compile them there.
 
-    FileNotFoundError without coqc; RuntimeError, with Coq's words, when it rejects one of them.
+    FileNotFoundError without coqc; RuntimeError, with Coq's words, if it rejects one of them.
     """
     for name in PROOF_FILES:
         (folder / name).write_text(source(name), encoding="utf-8")
@@ -119,7 +119,7 @@ def _axioms(printed: str) -> tuple[str, ...]:
 
 
 def run(text: str, compiled: Path) -> Verdict:
-    """What coqc says of a file that uses the proofs; in the folder `compiled`, `compile_proofs` has run.
+    """What coqc says about a file that uses the proofs, which `compile_proofs` has compiled in the folder `compiled`.
 
     FileNotFoundError without coqc.
     """
@@ -131,7 +131,7 @@ def run(text: str, compiled: Path) -> Verdict:
 
 
 def check_certificate(text: str) -> Verdict:
-    """What coqc says of a certificate. (T-derivation-sound)
+    """What coqc says about a certificate. (T-derivation-sound)
 
     FileNotFoundError without coqc.
     """
@@ -140,7 +140,7 @@ def check_certificate(text: str) -> Verdict:
 
 @cache
 def _compiled() -> tempfile.TemporaryDirectory[str]:
-    """A folder in which the two files are compiled, once for this process; it goes when the process does."""
+    """A folder with the two files compiled, once for this process; it is removed when the process ends."""
     made = tempfile.TemporaryDirectory()
     compile_proofs(Path(made.name))
     return made

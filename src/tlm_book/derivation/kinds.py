@@ -1,4 +1,4 @@
-"""What may be known of an operator, and how a sentence of a derivation looks to those that only read it."""
+"""What may be known of an operator, and a read-only view of a sentence in a derivation."""
 
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -7,8 +7,8 @@ __all__ = ["Kind", "MEANS", "ProofNode"]
 
 
 class Kind(Enum):
-    """What is known of an operator. The two patterns are notions of their own: no
-    operators of fixed width.
+    """What is known of an operator. The two patterns are separate notions, since they
+    are not operators of fixed width.
 
     UNPROVED means that nothing is known, not that something is false.
     """

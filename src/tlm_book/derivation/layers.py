@@ -1,7 +1,7 @@
-"""The rules for torch's own layers, but for attention. Most act on every row in the same way; care is needed in the options.
+"""The rules for torch's own layers, except attention. Most act on every row in the same way, but some of their options need care.
 
 `Embedding` with `max_norm` rewrites its table while it reads. An activation with `inplace=True` overwrites its argument. A softmax
-along any axis but the last, or a norm over several axes, mixes rows. Dropout is random while a model is trained: no operator.
+along any axis but the last, or a norm over several axes, mixes rows. Dropout is random while a model is trained, and so not an operator.
 """
 
 from torch import nn

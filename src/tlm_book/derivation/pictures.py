@@ -7,7 +7,7 @@ from tlm_book.libraries import library
 
 __all__ = ["Lines", "tree_text", "draw_tree"]
 
-Lines = list[tuple[int, int, ProofNode]]  # depth, how often in a row, sentence
+Lines = list[tuple[int, int, ProofNode]]  # (depth, how often in a row, sentence)
 
 
 def _label(times: int, step: ProofNode) -> str:
@@ -15,9 +15,9 @@ def _label(times: int, step: ProofNode) -> str:
 
 
 def tree_text(lines: Lines) -> str:
-    """The tree as text: each sentence above its premises, moved to the left."""
+    """The tree as text: each sentence stands above its premises, which are indented."""
     text = []
-    more: set[int] = set()  # the depths at which a sister is still to come
+    more: set[int] = set()  # the depths at which another branch is still to come
     for depth, times, step in reversed(lines):
         more = {level for level in more if level <= depth}
         rest = "".join(
@@ -31,7 +31,7 @@ def tree_text(lines: Lines) -> str:
 
 
 def draw_tree(lines: Lines, ax: Any) -> Any:
-    """The tree as a picture, a colour for each kind, on these matplotlib axes or on new ones; returns the axes."""
+    """Draw the tree, with a colour for each kind, on these matplotlib axes or on new ones; returns the axes."""
     plt = library("matplotlib.pyplot", "viewer")
 
     import tlm_book.viewer.style as style

@@ -35,10 +35,10 @@ def conclusion(leaves: tuple[Assumption, ...], verdict: coq.Verdict) -> str:
 
 
 def prove(model: nn.Module, out: Path | None = None) -> tuple[str, int]:
-    """Write the model's certificate (to `out`, if given, whole or not at all) and have Coq check it: what to tell the user, and the status.
+    """Write the model's certificate (to `out`, if given, whole or not at all) and have Coq check it; returns a text for the user and a status.
 
-    The status is 0 when Coq has accepted it, and 1 otherwise: when the derivation does not prove the model autoregressive
-    (the text then says where the proof stops), when Coq rejects the certificate, or when Coq is not installed.
+    The status is 0 if Coq has accepted the certificate, and 1 otherwise: if the derivation does not prove the model
+    autoregressive (the text then says where the proof stops), if Coq rejects the certificate, or if Coq is not installed.
     """
     proof = derive(model)
     try:

@@ -15,17 +15,17 @@ from tlm_book.derivation.trial import AGREES, REFUTED, of_the_book, tried
 
 __all__ = ["register_rule", "derive"]
 
-Rule = Callable[[Any], Derivation]  # of modules of one type
+Rule = Callable[[Any], Derivation]  # for modules of one type
 _R = TypeVar("_R", bound=Rule)
 _RULES: dict[type[nn.Module], Rule] = {}
-_PARTS: ContextVar[list[Derivation] | None] = ContextVar("_PARTS", default=None)  # derived by the rule that runs
+_PARTS: ContextVar[list[Derivation] | None] = ContextVar("_PARTS", default=None)  # what the rule that is running has derived
 
 
 def register_rule(module_type: type[nn.Module]) -> Callable[[_R], _R]:
-    """Decorator: registers the rule by which `derive` reads modules of exactly this
-    type.
+    """A decorator that registers the rule by which `derive` reads modules of exactly
+    this type.
 
-    TypeError when `module_type` is not a class of torch modules.
+    TypeError if `module_type` is not a class of torch modules.
     """
     is_module_type = isinstance(module_type, type) and issubclass(
         module_type, nn.Module
@@ -46,7 +46,7 @@ def register_rule(module_type: type[nn.Module]) -> Callable[[_R], _R]:
 
 
 def _why_touched(module: nn.Module) -> str:
-    """Why this module may not do what its type says, or ""."""
+    """The reason why this module may not do what its type says, or ""."""
     own, everywhere = module._forward_hooks, nn.modules.module._global_forward_hooks
     before = module._forward_pre_hooks, nn.modules.module._global_forward_pre_hooks
     if own or everywhere or any(before):
@@ -66,16 +66,16 @@ def _why_touched(module: nn.Module) -> str:
 
 def derive(module: nn.Module) -> Derivation:
     """The proof tree of what is known of x ↦ module(x), x one sequence: rows (n, d)
-    or tokens (n,). A type without a rule is a leaf marked unproved.
+    or tokens (n,). A module whose type has no rule becomes a leaf marked unproved.
 
     The type must match exactly, for a subclass may compute something else. Nothing
     is proved of a module that has, itself or in any module inside, a forward hook, a
     replaced method, a compiled call or a tensor of a type of its own. Dropout is read
-    in the module's present mode. Where torch wants more than x: attention is
-    (x, x, x), no mask; a decoder has some fixed memory; `Causal` adds the mask.
+    in the module's present mode. If torch wants more than x: attention is called with
+    (x, x, x) and no mask; a decoder has some fixed memory; `Causal` adds the mask.
     TypeError for anything but a torch module.
 
-    A rule of your own says of what parts a module is made, and how:
+    A rule of your own says of what parts a module is made, and how they are combined:
 
     >>> from tlm_book.derivation import compose, residual
     >>> class Block(nn.Sequential):
@@ -86,10 +86,10 @@ def derive(module: nn.Module) -> Derivation:
     >>> derive(Block(nn.Linear(4, 4), nn.ReLU())).kind
     <Kind.ROWWISE: 'rowwise'>
 
-    What a rule from outside this package claims is tried on random inputs, and the
-    tree says so: `[rule by its author, agrees on random inputs]`, with the author's
-    derivation below; unproved `[…, refuted …]`; or a leaf `[…, not checked]`, where no
-    input was found on which the module runs.
+    The claim of a rule from outside this package is tried on random inputs, and the
+    tree gives the outcome: `[rule by its author, agrees on random inputs]`, with the
+    author's derivation below; unproved `[…, refuted …]`; or a leaf `[…, not checked]`,
+    if no input was found on which the module runs.
     """
     proof = _derive(module)
     asked_by = _PARTS.get()
@@ -114,7 +114,7 @@ def _derive(module: nn.Module) -> Derivation:
         _PARTS.reset(token)
     expects_derivation(f"what the rule for {came} returns", proof)
     if proof.kind is not Kind.UNPROVED:
-        for part in module.modules():  # also parts at which the rule did not look
+        for part in module.modules():  # including parts at which the rule did not look
             if why := _why_touched(part):
                 why = f"{type(part).__name__} inside: {why}"
                 return Derivation(proof.subject, Kind.UNPROVED, why, proof.premises)
@@ -126,7 +126,7 @@ def _derive(module: nn.Module) -> Derivation:
 def _as_tried(
     module: nn.Module, proof: Derivation, parts: list[Derivation]
 ) -> Derivation:
-    """What a rule from outside the package says, after its trial."""
+    """The derivation by a rule from outside the package, after its trial."""
     verdict, name = tried(module, proof.kind), type(module).__name__
     if verdict == AGREES:
         return Derivation(name, proof.kind, AGREES, (_declared(proof, parts),))
@@ -134,8 +134,8 @@ def _as_tried(
 
 
 def _declared(proof: Derivation, parts: list[Derivation]) -> Derivation:
-    """The same tree, with a mark at the leaves that are the rule's own, and no part
-    that `derive` has derived for it."""
+    """The same tree, in which the rule's own leaves are marked, but not the parts that
+    `derive` has derived for it."""
     if any(proof is part for part in parts):
         return proof
     if not proof.premises:

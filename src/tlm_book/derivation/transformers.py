@@ -39,9 +39,9 @@ class Causal(nn.Module):
 
     Takes a MultiheadAttention, called with x as query, key and value, or a
     TransformerEncoder, a TransformerDecoder or a layer of these (TypeError for
-    others). `memory` is a decoder's second argument. The rows of x are its second
-    axis from behind; its first, as torch has it, in a batch (n, batch, d) for a module
-    with batch_first=False.
+    others). `memory` is a decoder's second argument. The rows of x run along its last
+    axis but one; for a module with batch_first=False, in a batch (n, batch, d), along
+    its first, as in torch.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -130,7 +130,7 @@ def _activation_of(layer: nn.Module) -> Derivation:
 
 
 def _part(module: nn.Module, wants: type[nn.Module], causal: bool) -> Derivation:
-    """A part that is called with more than x: nothing but the expected type will do."""
+    """The derivation of a part that is called with more than x; it must be of exactly the expected type."""
     if type(module) is not wants:
         name = type(module).__name__
         return primitive(
@@ -140,7 +140,7 @@ def _part(module: nn.Module, wants: type[nn.Module], causal: bool) -> Derivation
 
 
 def _branch(subject: str, *steps: Derivation) -> Derivation:
-    """Composition, less the steps that do nothing."""
+    """The composition of these steps, without those that do nothing."""
     kept = [step for step in steps if not step.reason.startswith("identity")]
     return kept[0] if len(kept) == 1 else compose(subject, *kept)
 

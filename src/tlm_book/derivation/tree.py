@@ -37,8 +37,8 @@ class Derivation:
         return Kind.EQUIVARIANT in MEANS.get(self.kind, ())
 
     def unproved(self) -> list["Derivation"]:
-        """Where the proof breaks: the unproved sentences whose premises, if they
-        have any, are all proved."""
+        """The places where the proof breaks: the unproved sentences whose premises, if
+        they have any, are all proved."""
         deeper = [gap for premise in self.premises for gap in premise.unproved()]
         return deeper or [self] * (self.kind is Kind.UNPROVED)
 
@@ -57,7 +57,7 @@ class Derivation:
         return tree_text(list(self.lines()))
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws the tree, a colour for each kind, on these matplotlib axes or on new
+        """Draw the tree, with a colour for each kind, on these matplotlib axes or on new
         ones; returns the axes."""
         return draw_tree(list(self.lines()), ax)
 
@@ -65,6 +65,6 @@ class Derivation:
         """This tree as a file for the proof assistant Coq, which proves there that every operator that the tree
         denotes is autoregressive, given what its leaves compute. (T-derivation-sound)
 
-        ValueError, with the place where the proof stops, when this tree does not say so.
+        ValueError, with the place where the proof stops, if this tree does not prove it.
         """
         return certificate(self)

@@ -1,4 +1,4 @@
-"""Rules by others: what such a rule claims of a module is put to the experiment, on random inputs, when the derivation is asked for."""
+"""Rules by other authors: what such a rule claims of a module is tested on random inputs when a derivation is asked for."""
 
 import copy
 import importlib
@@ -31,7 +31,7 @@ N = 5  # rows
 
 
 def of_the_book(rule: Callable[..., Any]) -> bool:
-    """Whether a rule comes with the package: from one of its modules, or, letter for letter, from the cell of a chapter that is
+    """Whether a rule comes with the package: from one of its modules or, with the same source text, from a chapter's cell that is
     exported into one.
     """
     if str(getattr(rule, "__module__", "")).startswith("tlm_book."):
@@ -48,10 +48,10 @@ def of_the_book(rule: Callable[..., Any]) -> bool:
 
 
 def tried(module: nn.Module, kind: Kind) -> str:
-    """AGREES, REFUTED, or, where no input is found on which a copy of the module runs, NOT_CHECKED."""
+    """The outcome of the test: AGREES, REFUTED or, if no input is found on which a copy of the module runs, NOT_CHECKED."""
     if kind not in _EXPERIMENTS:
         return NOT_CHECKED
-    for change in (nn.Module.double, nn.Module.requires_grad_):  # in float64 where that works, else as it is
+    for change in (nn.Module.double, nn.Module.requires_grad_):  # in float64 if that works, else as it is
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             try:
                 copied = change(copy.deepcopy(module))
@@ -60,13 +60,13 @@ def tried(module: nn.Module, kind: Kind) -> str:
                     if _fits(T, x.numpy()):
                         tol = 1e-7 if x.dtype == torch.float64 or not x.is_floating_point() else 1e-3
                         return AGREES if _EXPERIMENTS[kind](T, x.numpy(), z.numpy(), tol) else REFUTED
-            except Exception:  # somebody else's code: whatever it raises, it was not checked
+            except Exception:  # it is somebody else's code: whatever it raises, the rule was not checked
                 continue
     return NOT_CHECKED
 
 
 def _autoregressive(T: Operator, X: Shaped[np.ndarray, "n ..."], Z: Shaped[np.ndarray, "n ..."], tol: float) -> bool:
-    """Both halves: the first rows do not change when others follow, nor when none do."""
+    """Whether both halves hold: the first rows change neither when other rows follow nor when none do."""
     other = np.concatenate([X[: N // 2], Z[N // 2 :]])
     return is_autoregressive(T, X, tol) and is_autoregressive(T, other, tol)
 
@@ -90,10 +90,10 @@ def _operator(module: nn.Module, like: Tensor) -> Operator:
 
 
 def _fits(T: Operator, X: Shaped[np.ndarray, "n ..."]) -> bool:
-    """Whether the module runs on this input, and makes a row of each row."""
+    """Whether the module runs on this input and returns a row for each row."""
     try:
         return len(T(X)) == N
-    except Exception:  # an input of another kind, says somebody else's code
+    except Exception:  # somebody else's code refuses this kind of input
         return False
 
 

@@ -1,7 +1,7 @@
-"""The graders of the book's exercises. Written by hand, one module a chapter.
+"""The graders of the book's exercises. Written by hand, one module for each chapter.
 
-A grader holds the specification, random inputs and typical errors, not the solution:
-it runs an answer, compares what comes out, and says what is wrong with it.
+A grader holds the specification, random inputs and typical errors, but not the solution:
+it runs an answer, compares the results, and says what is wrong with it.
 """
 
 import difflib
@@ -28,14 +28,14 @@ def _chapters() -> tuple[str, ...]:
 
 
 def _near(name: str) -> list[str]:
-    """The chapters whose names are like this one; all where none is."""
+    """The chapters with names similar to this one, or all chapters if there is none."""
     return difflib.get_close_matches(name, _chapters(), n=3, cutoff=0.3) or chapters()
 
 
 def exercises(chapter: str) -> dict[str, Exercise]:
     """The exercises of one chapter by their names, such as "attention-3".
 
-    Errors: ValueError for a chapter that has none.
+    Errors: ValueError for a chapter without exercises.
 
     >>> list(exercises("attention"))[:2]
     ['attention-1', 'attention-2']
@@ -47,13 +47,13 @@ def exercises(chapter: str) -> dict[str, Exercise]:
 
 
 def check(exercise: str, answer: Any) -> Grade:
-    """Grade an answer to an exercise of the book; say what is wrong with it, not how it is done.
+    """Grade an answer to an exercise of the book: say what is wrong with it, but not how to do it right.
 
     `exercise` is the chapter's name and the number of the exercise, such as "attention-3".
     `answer` is what the exercise asks for: a function, a number, a set, an array, a counterexample.
     The result is true when the answer is right, and says what is wrong otherwise. An answer that raises,
     runs too long or changes its input is wrong; nothing that it does is raised here.
-    Errors: ValueError for an exercise that the book does not have, TypeError for a name that is no text.
+    Errors: ValueError for an exercise that the book does not have, TypeError for a name that is not a text.
 
     >>> check("attention-1", lambda q, k: 0.5)
     attention-1: not right yet.
@@ -72,6 +72,6 @@ def check(exercise: str, answer: Any) -> Grade:
         hint = known[name].judge(answer)
     except WrongAnswer as fault:
         hint = str(fault)
-    except (Exception, SystemExit, GeneratorExit) as error:  # an object that cannot be looked at: its ==, its length, its numbers raise
+    except (Exception, SystemExit, GeneratorExit) as error:  # an object that cannot be inspected, since its ==, its length or its numbers raise
         hint = f"The answer cannot be compared with what is wanted: that raises {type(error).__name__}."
     return Grade(name, hint, known[name].wants)

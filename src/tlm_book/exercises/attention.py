@@ -13,7 +13,7 @@ logistic = lambda t: 1 / (1 + np.exp(-t))
 
 
 def sharp(n: int, g: float) -> float:
-    """Halve an interval until the scale is found at which the worst case gets 99 percent."""
+    """The scale at which the worst case gets 99 percent, found by halving an interval."""
     low, high = 0.0, 1e6
     for _ in range(100):
         c = (low + high) / 2
@@ -58,6 +58,7 @@ def triangular(pattern: Any) -> Iterator[tuple[str, object]]:
         yield "It is not lower triangular.", not np.triu(got, 1).any()
         yield "Some weights are negative.", (got >= 0).all()
         yield "Its rows do not sum to 1.", agree(got.sum(axis=1), np.ones(n), 1e-9)
+        yield "The same rows have another pattern when it is asked again.", agree(got, A(X[:n]), 1e-9)
     yield "This one is a causal pattern: its leading blocks are the patterns of the leading rows.", not is_causal_pattern(A, X, 1e-9)
 
 

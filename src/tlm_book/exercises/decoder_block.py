@@ -31,7 +31,7 @@ def some_maps(rng: np.random.Generator, n: int) -> tuple[Map, Map, np.ndarray]:
 
 
 def leading(F: Map, C: Map, X: np.ndarray) -> np.ndarray:
-    """The difference of the two blocks over t², as t goes to 0: its limit from two values."""
+    """The limit of the difference of the two blocks over t² as t goes to 0, from two values."""
     gap = lambda t: (t * F(X + t * C(X)) - t * F(X)) / t**2
     return 2 * gap(5e-5) - gap(1e-4)
 
@@ -55,7 +55,7 @@ class Counted:
 
 
 def stacked_once(T: Map, DB: Map, RC: Any, RF: Any, L: int) -> np.ndarray:
-    """What the stack computes, if it uses each loose end no more than once."""
+    """What the stack computes, provided that it uses each loose end at most once."""
     RC.calls = RF.calls = 0
     result = T(np.random.default_rng(L).normal(size=(4, 3)))
     if max(RC.calls, RF.calls) > 1:
@@ -70,7 +70,7 @@ def some_layers(rng: np.random.Generator, n: int) -> tuple[Map, Map, Map, int]:
 
 
 def stacked(*order: str) -> Callable[..., Map]:
-    """A wrong stack: the layers in this order, "DB" standing for a power of DB."""
+    """A wrong stack: the layers in this order, where "DB" stands for a power of DB."""
     def stack(DB: Map, RC: Map, RF: Map, L: int) -> Map:
         def T(X: np.ndarray) -> np.ndarray:
             for name in order:

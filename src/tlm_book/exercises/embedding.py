@@ -12,7 +12,7 @@ from tlm_book.spec.embedding import embed, one_hot
 
 
 def moved(optimizer: Any, texts: list[list[int]]) -> set[int]:
-    """The rows that the last of the texts moves, one step for each."""
+    """The rows that the last of the texts moves, after one step for each text."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layer = Embedding(vocab_size=5, d_model=3)

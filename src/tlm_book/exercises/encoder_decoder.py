@@ -23,7 +23,7 @@ def attended(x: np.ndarray, W_V: np.ndarray, W_O: np.ndarray) -> np.ndarray:
 
 
 def by_head(weight: Callable[[int, int], float]) -> Callable[..., np.ndarray]:
-    """A wrong sum over the heads, with a weight for head i of h."""
+    """A wrong answer: a sum over the heads, with a weight for head i of h."""
     def alone(x: np.ndarray, W_V: np.ndarray, W_O: np.ndarray) -> np.ndarray:
         h = len(W_V)
         return x @ sum(weight(i, h) * W_V[i] @ W_O.reshape(h, 5, 6)[i] for i in range(h))
@@ -31,7 +31,7 @@ def by_head(weight: Callable[[int, int], float]) -> Callable[..., np.ndarray]:
 
 
 def mute() -> set[str]:
-    """Silence one matrix of every cross-attention and change the source."""
+    """The matrices that, set to 0 in every cross-attention, make the result independent of the source."""
     rng, found = np.random.default_rng(0), set()
 
     def draw(*shape: int) -> np.ndarray:
@@ -63,7 +63,7 @@ def do_not_notice() -> set[str]:
 
 
 def saved(m: int, n: int, N: int, h: int, d: int, k: int) -> int:
-    """Count one by one what is multiplied, with and without."""
+    """The multiplications saved if keys and values are computed once and not in each step, counted one by one."""
     product = lambda rows, inner, columns: rows * inner * columns
     keys_values = sum(product(n, d, k) for _block in range(N) for _head in range(h) for _one in "KV")
     return sum(keys_values for _step in range(m)) - keys_values
@@ -79,7 +79,7 @@ def same_to_it(s: Sequence[int], t: Sequence[int]) -> bool:
 
 @functools.cache
 def one_block() -> EncoderDecoder:
-    """A decoder of one block without positions, whose self-attention asks for nothing: W_Q = 0."""
+    """A decoder of one block without positions, in whose self-attention W_Q = 0."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = EncoderDecoderConfig(9, d_model=8, d_ff=12, n_heads=2, n_layers=1, max_len=9, pe="none")

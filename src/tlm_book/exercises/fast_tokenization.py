@@ -14,7 +14,7 @@ MERGES: list[TokenPair] = [(98, 99), (97, 98), (257, 99)]
 
 
 def by_strings(data: bytes, merges: list[TokenPair]) -> list[int]:
-    """Neighbours are joined when their joined bytes are those of a token, the smallest token first."""
+    """The tokens when neighbours are joined if their joined bytes are those of a token, the smallest token first."""
     strings = vocabulary(merges)
     parts = [bytes([b]) for b in data]
     while any(joined in strings for joined in map(operator.add, parts, parts[1:])):
@@ -25,14 +25,14 @@ def by_strings(data: bytes, merges: list[TokenPair]) -> list[int]:
 
 
 def some_spelling(rng: np.random.Generator, n: int) -> tuple[str]:
-    """The characters of n random bytes, and of a text with spaces and an accent."""
+    """The characters of n random bytes and of a text with spaces and an accent."""
     letters = byte_characters()
     data = rng.bytes(n) if n % 2 else f"{n} thés, \n".encode()
     return ("".join(letters[b] for b in data),)
 
 
 def rounds(j: int) -> list[int]:
-    """How many tokens 2^j letters are after 0, 1, …, j merges, each of which doubles the longest token."""
+    """The number of tokens of 2^j letters after 0, 1, …, j merges, each of which doubles the longest token."""
     merges: list[TokenPair] = [(97, 97), *((256 + k, 256 + k) for k in range(j - 1))]
     return [len(apply_merges([97] * 2**j, merges[:k])) for k in range(j + 1)]
 

@@ -37,7 +37,7 @@ def permuted(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
 
 
 def renamed(W_1: np.ndarray, b_1: np.ndarray, W_2: np.ndarray) -> np.ndarray:
-    """A, and beside it what the layer does."""
+    """The answer's matrix A, followed by the output of the layer."""
     return np.hstack([W_1, feed_forward(ROWS, W_1, b_1, W_2, np.zeros(4))[:4].T])
 
 
@@ -61,7 +61,7 @@ def matched(d: int, f: int, E: int, k: int) -> tuple[int, float]:
 
 
 def by_position(R: np.ndarray) -> np.ndarray:
-    """True where row i gets expert e, for k = 1 and the capacity ⌈n/2⌉."""
+    """True at (i, e) if row i gets expert e, for k = 1 and the capacity ⌈n/2⌉."""
     G, wanted = np.zeros(R.shape, dtype=bool), chosen_experts(R, 1)
     for i, row in enumerate(wanted):
         G[i] = row & (G[:i].sum(axis=0) < -(-len(R) // 2))

@@ -62,7 +62,7 @@ ACTIVATIONS: dict[str, Callable[[float], float]] = {
 
 
 def smooth() -> set[str]:
-    """No jump of the slope at 0, the one place where one of these could have a corner."""
+    """The functions whose slope has no jump at 0, the only place where one of these could have a corner."""
     h = 1e-6
     return {name for name, f in ACTIVATIONS.items() if abs((f(h) - f(0.0)) / h - (f(0.0) - f(-h)) / h) < 1e-3}
 
@@ -81,7 +81,7 @@ def by_differences(dY: np.ndarray, X: np.ndarray, w: Any) -> np.ndarray:
 
 
 def backward(ff_residual: int = 1, ca_residual: int = 1, at_sum: bool = True) -> Callable[..., np.ndarray]:
-    """Post-norm backwards with an error: a residual path left out, or a normalization taken at its output."""
+    """A wrong backward pass of a post-norm block: a residual path left out, or a normalization evaluated at its output."""
     def f(dY: np.ndarray, X: np.ndarray, w: Any) -> np.ndarray:
         S1 = X + multi_head(X, **w["CA"])
         M = layer_norm(S1, **w["N_ca"])
@@ -93,7 +93,7 @@ def backward(ff_residual: int = 1, ca_residual: int = 1, at_sum: bool = True) ->
     return f
 
 
-CHANGES = {  # of `block_backward` and what it calls: are the derivatives as before?
+CHANGES = {  # changes of `block_backward` and what it calls: {change: whether the derivatives stay the same}
     "the mask put on S̄ once more": True, "r left out": False, "heads in reverse order": True, "M computed anew, not kept": True,
     "the residual paths left out": False, "derivatives of queries, keys and values averaged, not added": False,
 }

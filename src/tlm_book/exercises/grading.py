@@ -17,14 +17,14 @@ from tlm_book.arrays import as_array
 
 __all__ = ["Exercise", "WrongAnswer", "Grade", "call", "difference", "function", "holds", "value"]
 
-SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n that random inputs are made for, n = 1 among them
+SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n of the random inputs, with n = 1 among them
 NEARLY = "it is nearly right: some small term is missing, or the precision is low"
-SECONDS = 10.0  # the time an answer may take for one input
+SECONDS = 10.0  # the time that an answer may take for one input
 
 
 @dataclass(frozen=True)
 class Grade:
-    """What `check` says of an answer: true when it is right, with a hint when it is not."""
+    """The verdict of `check` on an answer: true if it is right, with a hint if it is not."""
 
     exercise: str
     hint: str
@@ -43,7 +43,7 @@ class Grade:
 class Exercise:
     """One grader: what is wanted, a judge that gives a hint ("" for a right answer), and typical wrong answers.
 
-    Each wrong answer stands beside the hint that its maker is to get, "" for any.
+    Each wrong answer comes with the hint that it is to get, or "" if any hint will do.
     """
 
     wants: str
@@ -52,16 +52,16 @@ class Exercise:
 
 
 class WrongAnswer(Exception):
-    """What is wrong with an answer, in words for the reader."""
+    """Raised with what is wrong with an answer, in words for the reader."""
 
 
 class _TimeUp(BaseException):
-    """Not an Exception, so that no `except Exception` of an answer swallows it."""
+    """Raised when the time is up; not an Exception, so that no `except Exception` in an answer swallows it."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt the block after so many seconds, where the system can: in the main thread, not on Windows."""
+    """Interrupt the block after this many seconds, where the system can: in the main thread, and not on Windows."""
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,7 +70,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise _TimeUp
 
     before, began = signal.signal(signal.SIGALRM, stop), time.monotonic()
-    left, _ = signal.getitimer(signal.ITIMER_REAL)  # of a limit around this one, for which this time counts, too
+    left, _ = signal.getitimer(signal.ITIMER_REAL)  # what is left of a limit around this one, which keeps running
     signal.setitimer(signal.ITIMER_REAL, min(seconds, left or seconds))
     try:
         yield
@@ -80,7 +80,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def plain(result: Any) -> Any:
-    """Tensors as arrays, also inside tuples and lists, real numbers in the precision they have."""
+    """The result with tensors as arrays, even inside tuples and lists; real numbers keep their precision."""
     if isinstance(result, (tuple, list)):
         return type(result)(map(plain, result)) if type(result) in (tuple, list) else result
     array = as_array(result)
@@ -88,14 +88,14 @@ def plain(result: Any) -> Any:
 
 
 def precision(answer: Any) -> float:
-    """The relative error that numbers of this kind have: that of single precision where a number in the answer has it."""
+    """The relative error to allow for: that of single precision if any number in the answer has it, else 0."""
     if isinstance(answer, (tuple, list)):
         return max(map(precision, answer), default=0.0)
     return 1e-6 if str(getattr(answer, "dtype", "")) in ("float32", "torch.float32") else 0.0
 
 
 def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
-    """The inputs in words: shapes of arrays, values of the rest."""
+    """The inputs in words: the shapes of arrays, the values of all others."""
     words = []
     for name, given in zip(names, inputs):
         text = f"of shape {tuple(given.shape)}" if getattr(given, "shape", ()) else f"= {given!r}"
@@ -109,7 +109,7 @@ def parameters(f: Callable[..., Any]) -> list[str]:
 
 
 def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
-    """f(*inputs), where whatever goes wrong becomes a WrongAnswer that says so."""
+    """f(*inputs); whatever goes wrong becomes a WrongAnswer that says so."""
     if not callable(f):
         raise WrongAnswer(f"The answer is a function; got {type(f).__name__}.")
     given = copy.deepcopy(inputs)
@@ -121,7 +121,7 @@ def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
         raise WrongAnswer(f"It was still running after {SECONDS:g} seconds{where}. Does its loop end?") from None
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit and its like, too
+    except BaseException as error:  # SystemExit and the like, too
         raise WrongAnswer(f"It raises {type(error).__name__}{where}: {error}") from error
     if difference(given, inputs):
         raise WrongAnswer(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
@@ -138,10 +138,10 @@ def function(
     through: Callable[..., Any] | None = None,
     tol: float = 1e-9,
 ) -> Exercise:
-    """The answer is a function that agrees with `reference` on all inputs.
+    """The grader for a function that must agree with `reference` on all inputs.
 
-    `inputs(rng, n)` makes one tuple of arguments; or all tuples are listed. `mistakes` are typical wrong functions, by
-    the hint for whoever made them. Where several results are right, `through(result, *arguments)` is compared in their place.
+    `inputs(rng, n)` makes one tuple of arguments; or `inputs` lists all tuples. `mistakes` are typical wrong functions, by
+    the hint that they get. If several results are right, `through(result, *arguments)` is compared in their place.
     """
     names = parameters(reference)
 
@@ -158,13 +158,13 @@ def function(
 
     @functools.cache
     def prepared() -> list[tuple[tuple[Any, ...], Any]]:
-        """Inputs, and what is wanted for them: the same for every answer."""
+        """The inputs and the results wanted for them, which are the same for every answer."""
         cases = [inputs(np.random.default_rng(seed), n) for seed, n in enumerate(SIZES)] if callable(inputs) else inputs
         return [(case, reference(*copy.deepcopy(case))) for case in cases]
 
     @functools.cache
     def of_mistake(hint: str) -> list[Any]:
-        """What a typical wrong function makes of the inputs; nothing where it raises."""
+        """The results of a typical wrong function for the inputs; none if it raises."""
         with contextlib.suppress(WrongAnswer):
             return [outcome(mistakes[hint], case) for case, _ in prepared()]
         return []
@@ -192,12 +192,12 @@ def value(
     through: Callable[[Any], Any] | None = None,
     tol: float = 1e-9,
 ) -> Exercise:
-    """The answer is a number, a tuple, a set or an array: that which `reference()` computes.
+    """The grader for a number, a tuple, a set or an array, which must be what `reference()` computes.
 
-    Where several answers are right, `through(answer)` is compared in its place, if it can be made. Numbers in single precision
+    If several answers are right, `through(answer)` is compared in their place, if it can be computed. Numbers in single precision
     are compared in single precision.
     """
-    wanted = functools.cache(reference)  # once, however many answers are tried
+    wanted = functools.cache(reference)  # computed once, however many answers are tried
 
     def judge(answer: Any) -> str:
         near = max(tol, precision(answer))
@@ -213,7 +213,7 @@ def value(
 
 
 def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]], wrong: Sequence[Any]) -> Exercise:
-    """The answer is any object with certain properties: pairs of what is said when one fails and whether it holds."""
+    """The grader for any object with certain properties: `conditions` gives pairs of what to say if a property fails and whether it holds."""
 
     def judge(answer: Any) -> str:
         try:
@@ -262,7 +262,7 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
         return difference(tuple(got.values()), tuple(want.values()), tol) if same else "it is no dictionary of the right keys"
     if isinstance(want, (str, bytes)):
         return "" if got == want else "it is another text"
-    return ""  # functions, models and the like are not compared
+    return ""  # functions, models and the like are never compared
 
 
 def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
@@ -276,7 +276,7 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     except OverflowError:
         return "a number in it is too great to be compared"
     if np.asarray(want).dtype.kind in "iu" and 1 < (largest := np.abs(w).max(initial=0)) < 2**53:
-        tol = min(tol, 0.4 / largest)  # a whole number is right or wrong, however large it is
+        tol = min(tol, 0.4 / largest)  # so that a whole number is right or wrong, however large it is
     same = lambda a: a.shape == w.shape and np.allclose(a, w, rtol=tol, atol=tol, equal_nan=True)
     if g.size == w.size == 1:
         g = g.reshape(w.shape)

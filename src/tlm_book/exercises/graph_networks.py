@@ -25,23 +25,23 @@ def bends(best: Any) -> Iterator[tuple[str, object]]:
     for f in (2, 1, 7, 4):
         weights, biases = ([np.asarray(w, dtype=float) for w in part] for part in call(best, f, names=["f"]))
         yield f"The hidden layer has not f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
-        places = -biases[0] / weights[0][0]  # where each hidden vertex bends
+        places = -biases[0] / weights[0][0]  # the place at which each hidden vertex bends
         x = np.linspace(min(places) - 1, max(places) + 1, 4001)[:, None]
         slopes = np.diff(mlp(x, weights, biases)[:, 0]) / np.diff(x[:, 0])
-        smooth = slopes[1:][np.abs(np.diff(slopes)) < 1e-6]  # not the intervals with a bend inside
+        smooth = slopes[1:][np.abs(np.diff(slopes)) < 1e-6]  # without the intervals that contain a bend
         pieces = 1 + int((np.abs(np.diff(smooth)) > 1e-6).sum())
         yield f"For f = {f} it has {pieces} pieces; there can be more.", pieces > f
     yield "It has more pieces than can be: are there corners closer together than can be told apart?", pieces == f + 1
 
 
 def acyclic(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
-    """The weights of an acyclic graph, its vertices numbered at random."""
+    """The weights of an acyclic graph whose vertices are numbered at random."""
     W, order = np.triu(rng.normal(size=(n + 2, n + 2)), 1), rng.permutation(n + 2)
     return (W[order][:, order],)
 
 
 def all_paths(W: np.ndarray) -> np.ndarray:
-    """P[u, v] by walking: paths to v are the paths to its predecessors, and one edge."""
+    """P[u, v], found by walking: the paths to v are the paths to its predecessors with one more edge."""
     P = np.eye(len(W))
     for _ in W:
         P = np.eye(len(W)) + P @ W

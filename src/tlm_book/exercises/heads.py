@@ -18,14 +18,14 @@ def said(m: int, times: int) -> np.ndarray:
 
 
 def by_hand(t: np.ndarray, back: int = 1, beta: float = 20.0) -> np.ndarray:
-    """The pattern of the second head when the first looks `back` places back."""
+    """The pattern of the second head if the first looks `back` places back."""
     n, token = len(t), np.eye(t.max() + 1)[t]
     slot = attention_pattern(beta * np.eye(n, k=-back), np.eye(n), scale=1.0) @ token
     return attention_pattern(beta * token, slot, scale=1.0)
 
 
 def mistaken() -> set[int]:
-    """The m up to 10 for which a head that always looks back the same way has an induction score."""
+    """The m up to 10 for which a head that always looks the same way back has a positive induction score."""
     found = set()
     for m in range(1, 11):
         t = said(m, 2)
@@ -36,7 +36,7 @@ def mistaken() -> set[int]:
 
 
 def weight(r: int) -> float:
-    """What row 1 of round r gives to what followed the first copy of its token."""
+    """The weight that row 1 of round r gives to the token after the first copy of its own token."""
     m = 4
     return float(by_hand(said(m, r))[(r - 1) * m + 1, 2])
 
@@ -75,7 +75,7 @@ def new_bias(b: np.ndarray, r: np.ndarray, W_O: np.ndarray, gone: set[int]) -> n
 
 
 def largest(n: int) -> float:
-    """Each row i ≥ 1 gives all its weight to the place that counts most often."""
+    """The largest sum of the two scores: each row i ≥ 1 gives all its weight to the place that counts most often."""
     t, best = np.zeros(n, dtype=int), np.zeros((n, n))
     for i in range(n):
         counts = [(j < i) + (1 <= j <= i) for j in range(i + 1)]

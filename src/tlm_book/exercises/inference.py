@@ -24,7 +24,7 @@ def some_k(rng: np.random.Generator, n: int) -> tuple[np.ndarray, int, float]:
 
 
 def cut(low: float, keep_largest: bool = True, before: bool = True) -> Callable[[np.ndarray, int, float], np.ndarray]:
-    """A wrong top-k: all but k scores are replaced by `low`."""
+    """A wrong top-k, in which all but k scores are replaced by `low`."""
     def highest(z: np.ndarray, k: int, temperature: float) -> np.ndarray:
         order = np.argsort(-z if keep_largest else z, kind="stable")[:k]
         kept = np.isin(np.arange(len(z)), order)
@@ -33,7 +33,7 @@ def cut(low: float, keep_largest: bool = True, before: bool = True) -> Callable[
 
 
 def read(n: int, m: int) -> tuple[int, int]:
-    """Write m tokens and count the rows, one by one."""
+    """The numbers of rows computed while m tokens are written, without a cache and with one, counted one by one."""
     without = sum(1 for step in range(m) for _row in range(n + step))
     seen: set[int] = set()
     for step in range(m):
@@ -42,7 +42,7 @@ def read(n: int, m: int) -> tuple[int, int]:
 
 
 def by_writing(n: int, c: int, R: int) -> int:
-    """Write the tokens 0, …, n − 1 into R columns, one by one."""
+    """The content of column c after the tokens 0, …, n − 1 have been written into R columns, one by one."""
     columns = [-1] * R
     for p in range(n):
         columns[p % R] = p

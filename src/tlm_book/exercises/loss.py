@@ -14,7 +14,7 @@ def mean_loss(chances: list[float]) -> float:
 
 
 def turning_point(a: float, b: float, m: int) -> float:
-    """Halve an interval of log p until the two losses are equal."""
+    """The probability p at which the two losses are equal, found by halving an interval of log p."""
     low, high = -200.0, 0.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -95,7 +95,7 @@ def not_rescaled(pieces: list[np.ndarray]) -> float:
 
 
 def curvature(z: np.ndarray, beta: float, h: float = 1e-3) -> float:
-    """The second derivative by differences of fourth order."""
+    """The second derivative, by differences of fourth order."""
     f = lambda b: -log_softmax(b * z[None])[0, 0]
     return float((-f(beta + 2 * h) + 16 * f(beta + h) - 30 * f(beta) + 16 * f(beta - h) - f(beta - 2 * h)) / (12 * h * h))
 
@@ -105,7 +105,7 @@ def moment(z: np.ndarray, beta: float, k: int) -> float:
 
 
 def floors_in_bits() -> tuple[float, float]:
-    """From the table of all four texts."""
+    """The lower bounds of the loss in bits, from the table of all four texts."""
     Q = np.array([[1 / 2, 1 / 4], [0, 1 / 4]])
     entropy = lambda p: float(-(p[p > 0] * np.log2(p[p > 0])).sum())
     return (entropy(Q.sum(axis=0)) + entropy(Q.sum(axis=1))) / 2, entropy(Q) / 2

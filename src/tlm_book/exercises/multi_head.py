@@ -34,7 +34,7 @@ def previous(n: int) -> np.ndarray:
 
 
 def shared_sizes(d: int, h: int, k: int, g: int) -> int:
-    """Build the layer and count the arrays in it, each once."""
+    """The number of weights, counted in a layer that is built, with each array once."""
     K, V = ([np.zeros((d, k)) for _ in range(g)] for _ in "KV")
     used = [A for i in range(h) for A in (np.zeros((d, k)), K[i * g // h], V[i * g // h])] + [np.zeros((h * k, d))]
     return sum(A.size for A in {id(A): A for A in used}.values())
@@ -71,7 +71,7 @@ def two_averages() -> tuple[float, float]:
 
 
 def kept(rows: int, groups: int) -> int:
-    """MiB for so many rows of a model with 32 layers and heads of width 128, in 16 bits."""
+    """MiB for this many rows of a model with 32 layers and heads of width 128, in 16 bits."""
     return np.zeros((32, 2, groups, 128), dtype=np.float16).nbytes * rows // 2**20
 
 

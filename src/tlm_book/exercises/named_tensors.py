@@ -23,7 +23,7 @@ from tlm_book.spec.named_tensors import (
 
 
 def tensor(rng: np.random.Generator, **sizes: int) -> Any:
-    """An underscore after a name stands for its prime."""
+    """A random named tensor with these axes; an underscore after a name stands for a prime."""
     return named(rng.normal(size=tuple(sizes.values())), *(name.replace("_", "'") for name in sizes))
 
 
@@ -58,7 +58,7 @@ def totals() -> tuple[tuple[float, ...], set[str]]:
 
 
 def group_axes() -> set[str]:
-    """Try all choices of axes beside torch's group norm."""
+    """The axes of torch's group norm, found by trying all choices."""
     z = np.random.default_rng(0).normal(size=(2, 6, 5))
     want, axes = F.group_norm(torch.from_numpy(z), 3).numpy(), ("batch", "group", "member", "layer")
     Z = named(z.reshape(2, 3, 2, 5), *axes)

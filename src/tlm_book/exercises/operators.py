@@ -53,7 +53,7 @@ def peeking_keys(keys: Any) -> Iterator[tuple[str, object]]:
 
 
 def choices(s: int, M: int) -> tuple[int, ...]:
-    """Each free choice of a result counts s: enumerate what the choice may depend on."""
+    """The numbers of maps, counted by enumerating what each free choice among s results may depend on."""
     inputs = [X for n in range(1, M + 1) for X in itertools.product(range(s), repeat=n)]
     seen: tuple[set[Any], ...] = (set(), set(), set(), set())
     for X in inputs:

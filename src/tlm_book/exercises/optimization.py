@@ -25,7 +25,7 @@ def two_of_adam() -> tuple[float, float]:
 
 
 def best_rate(gap: float, Lam: float, sigma: float, T: int) -> float:
-    """By thirds, on the bound itself: a convex function of the rate."""
+    """The best rate for the bound, found by dividing an interval into thirds: the bound is a convex function of the rate."""
     bound = lambda eta: 2 * gap / (eta * T) + eta * Lam * sigma**2
     low, high = 1e-12, 1 / Lam
     for _ in range(300):
@@ -35,7 +35,7 @@ def best_rate(gap: float, Lam: float, sigma: float, T: int) -> float:
 
 
 def least_steps(Lam: float, distance: float, gap: float) -> int:
-    """Try them, in halves."""
+    """The least number of steps, found by halving an interval."""
     enough = lambda T: Lam * distance**2 / (2 * T) <= gap
     low, high = 0, 1
     while not enough(high):
@@ -47,14 +47,14 @@ def least_steps(Lam: float, distance: float, gap: float) -> int:
 
 
 def speedup(q: float) -> float:
-    """By running both for a long time, on the logarithms of the largest factors."""
+    """The speedup over a long time, from the logarithms of the largest factors of both methods."""
     plain = np.abs(1 - 2 / (1 + q) * np.array([1.0, q])).max()
     beta = ((math.sqrt(q) - 1) / (math.sqrt(q) + 1)) ** 2
     return float(0.5 * math.log(beta) / math.log(plain))
 
 
 def changed_runs() -> set[str]:
-    """Two steps of each rule, with the gradients and with eight times the gradients."""
+    """The rules whose run changes if all gradients are eight times as large, found by two steps of each."""
     w, g, none = np.ones(2), np.array([[3.0, -5.0], [1.0, 4.0]]), np.zeros(2)
 
     def ran(rule: str, factor: float) -> np.ndarray:
@@ -87,7 +87,7 @@ def turned(answer: Any) -> Iterator[tuple[str, object]]:
 
 
 def largest(scale: float, a: float) -> float:
-    """By halves: the gain of doubling falls as the batch grows."""
+    """The largest batch, found by halving an interval: the gain of doubling falls as the batch grows."""
     gain = lambda s: (1 + scale / s) / (1 + scale / (2 * s)) - 1
     low, high = 1e-9 * scale, 1e9 * scale
     for _ in range(300):

@@ -16,7 +16,7 @@ def two_texts(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def pair(before: int, earlier: bool = True) -> Callable[[np.ndarray, np.ndarray], Rows]:
-    """Rows whose tokens up to `before` places ahead agree (with `earlier`: all of them), and rows whose token agrees."""
+    """The rows whose tokens agree up to the one `before` places earlier (with `earlier`, all earlier ones), and the rows whose own token agrees."""
 
     def rows(t: np.ndarray, u: np.ndarray) -> Rows:
         same = {i for i in range(len(t)) if t[i] == u[i]}
@@ -27,7 +27,7 @@ def pair(before: int, earlier: bool = True) -> Callable[[np.ndarray, np.ndarray]
 
 
 def window(after: int = 0, before: int = 0, blocked: float = -np.inf) -> Callable[[np.ndarray, int], np.ndarray]:
-    """The scores, `blocked` outside a window that is some places too wide."""
+    """A wrong mask: the scores, with `blocked` outside a window that is some places too wide."""
 
     def masked(S: np.ndarray, w: int) -> np.ndarray:
         row, column = np.indices(S.shape)

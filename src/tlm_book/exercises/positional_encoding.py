@@ -27,7 +27,7 @@ def by_formula(query: tuple[float, float], p: float, key: tuple[float, float], q
 
 
 def halves_from_interleaved(columns: int, h: int) -> list[int]:
-    """Column j of the halves layout is this column of the interleaved layout, head by head."""
+    """For each column of the halves layout, its column in the interleaved layout, head by head."""
     k = columns // h
     return [i * k + c for i in range(h) for c in (*range(0, k, 2), *range(1, k, 2))]
 
@@ -42,7 +42,7 @@ def orthogonal_and_no_rotation(answer: Any) -> Iterator[tuple[str, object]]:
 
 
 def survivors() -> set[str]:
-    """Each theorem tried with base 1, where all frequencies are equal."""
+    """The theorems that hold with base 1, where all frequencies are equal, found by trying each."""
     d, k = 6, 4
     P, T = sinusoid(50, d, base=1.0), lambda k: offset_map(k, d, base=1.0)
     swap = np.eye(d)[[2, 3, 0, 1, 4, 5]]

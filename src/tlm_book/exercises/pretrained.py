@@ -9,7 +9,7 @@ from tlm_book.transformer_lm import Config, count_parameters
 
 
 def taken_apart(C: np.ndarray, h: int) -> np.ndarray:
-    """Column by column: first all queries, then all keys, then all values; in each the heads one after the other."""
+    """The columns in order: first all queries, then all keys, then all values, each with the heads one after the other."""
     d = len(C)
     k = d // h
     W = np.zeros((3, h, d, k))
@@ -21,7 +21,7 @@ def taken_apart(C: np.ndarray, h: int) -> np.ndarray:
 
 
 def needless() -> set[str]:
-    """Leave out one bias of a layer with random weights."""
+    """The biases that can be left out, found by leaving out each one in a layer with random weights."""
     rng = np.random.default_rng(0)
     w = {"W_Q": rng.normal(size=(2, 6, 3)), "W_K": rng.normal(size=(2, 6, 3)), "W_V": rng.normal(size=(2, 6, 3))}
     b = {"b_Q": rng.normal(size=(2, 3)), "b_K": rng.normal(size=(2, 3)), "b_V": rng.normal(size=(2, 3))}

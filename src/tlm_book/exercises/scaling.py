@@ -12,12 +12,12 @@ from tlm_book.transformer_lm import Config
 
 
 def fewest(P: float, D: float, peak: float, mfu: float, days: float) -> int:
-    """Try one device after the other."""
+    """The least number of devices, found by trying one number after another."""
     return next(k for k in itertools.count(1) if 6 * P * D / (k * peak * mfu) <= days * 86400)
 
 
 def best_interval(write: float, between: float) -> float:
-    """The smallest waste on a fine grid of intervals."""
+    """The interval with the smallest waste, on a fine grid."""
     T = np.exp(np.linspace(np.log(1.0), np.log(1e7), 400_001))
     return float(T[np.argmin(write / T + T / (2 * between))])
 
@@ -34,7 +34,7 @@ def operations() -> tuple[int, int]:
 
 
 def forgotten(beta_1: float, beta_2: float, s: int) -> float:
-    """Take the steps, and the last of them with t = 1."""
+    """The length of the last step, if s steps are followed by one with t = 1."""
     w = m = v = np.zeros(1)
     for t in [*range(1, s + 1), 1]:
         before = w
@@ -43,7 +43,7 @@ def forgotten(beta_1: float, beta_2: float, s: int) -> float:
 
 
 def searched(C: float, A: float, B: float, alpha: float, beta: float, D_2: float) -> float:
-    """The smallest loss on finer and finer grids of log P, up to where no operation is left for training."""
+    """The best size, found as the smallest loss on finer and finer grids of log P, up to where no operation is left for training."""
     low, high = 0.0, math.log(C / (2 * D_2)) - 1e-9
     for _ in range(12):
         x = np.linspace(low, high, 2001)
@@ -53,12 +53,12 @@ def searched(C: float, A: float, B: float, alpha: float, beta: float, D_2: float
 
 
 def without_use(C: float, A: float, B: float, alpha: float, beta: float) -> float:
-    """The best size where all is spent on training."""
+    """The best size if all operations are spent on training."""
     return float((alpha * A / (beta * B) * (C / 6) ** beta) ** (1 / (alpha + beta)))
 
 
 def one_factor_short(C: float, A: float, B: float, alpha: float, beta: float, D_2: float) -> float:
-    """Where αA P^(−α) = βB D^(−β), as in the theorem, with the D of the exercise."""
+    """The size at which αA P^(−α) = βB D^(−β), as in the theorem, with the D of the exercise."""
     P = np.exp(np.linspace(0.0, math.log(C / (2 * D_2)) - 1e-9, 2_000_001))
     return float(P[np.argmin(np.abs(np.log(alpha * A * P**-alpha) - np.log(beta * B * (C / (6 * P) - D_2 / 3) ** -beta)))])
 

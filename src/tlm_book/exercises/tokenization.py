@@ -27,7 +27,7 @@ def letters(tokens: Sequence[int]) -> str:
 
 
 def splits(data: bytes, merges: list[TokenPair], allowed: Any = None) -> int:
-    """Try every way to cut the bytes."""
+    """The number of ways to cut the bytes, found by trying each."""
     strings, count = set(vocabulary(merges)), 0
     for cuts in itertools.product((False, True), repeat=len(data) - 1):
         places = [0, *(k for k, cut in enumerate(cuts, start=1) if cut), len(data)]
@@ -65,7 +65,7 @@ def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[TokenPair
 
 
 def encoders() -> dict[str, Callable[[str], list[int]]]:
-    """Changed encoders by their names, with the merges of aaabdaaabac; what they make of a text, as tokens."""
+    """{name: a changed encoder, from a text to tokens}, with the merges of aaabdaaabac."""
     def replaced(text: str, order: list[int], backwards: bool = False) -> list[int]:
         s = text_bytes(text)
         for k in order:

@@ -16,7 +16,7 @@ logistic = lambda w: 1 / (1 + np.exp(-w))
 
 
 def walk(n_a: int, n_b: int) -> tuple[float, float, float]:
-    """Walk for a long time; then measure the loss there, and the curvature by differences."""
+    """The end of a long walk, the loss there, and 2 over the curvature there, by differences."""
     loss = lambda w: (n_a * np.log1p(np.exp(-w)) + n_b * np.log1p(np.exp(w))) / (n_a + n_b)
     w = 0.0
     for _ in range(4000):
@@ -32,7 +32,7 @@ def ended(n_a: int, n_b: int) -> tuple[float, float, float]:
 
 
 def wrong_end(place: int, wrong: Callable[[int, int, float], float]) -> Callable[[int, int], tuple[float, ...]]:
-    """Right but for one of the three numbers."""
+    """A wrong answer: right except for one of the three numbers."""
     return lambda n_a, n_b: tuple(wrong(n_a, n_b, x) if k == place else x for k, x in enumerate(ended(n_a, n_b)))
 
 
@@ -47,13 +47,13 @@ def by_adamw(rates: np.ndarray, decay: float) -> float:
 
 
 def texts(rng: np.random.Generator, n: int) -> tuple[list[int], list[int], int]:
-    """The last piece of the first text stands there once, and in the second text, too."""
+    """Two texts; the last piece of the first occurs in it once, and in the second text, too."""
     k, known, test = 1 + n % 5, [*rng.integers(0, 4, size=29).tolist(), 4], rng.integers(0, 4, size=25).tolist()
     return known, [*test[:12], *known[-k:], *test[12 + k:]], k
 
 
 def seen(known: list[int], test: list[int], k: int) -> float:
-    """Look for every piece in every place."""
+    """The share of the pieces that were seen, found by looking for every piece in every place."""
     pieces = [test[i:i + k] for i in range(len(test) - k + 1)]
     return sum(any(known[j:j + k] == piece for j in range(len(known) - k + 1)) for piece in pieces) / len(pieces)
 
@@ -81,7 +81,7 @@ def after_one_step() -> tuple[float, ...]:
 
 
 def first_step(beta_1: float, beta_2: float) -> float:
-    """By the specification: huge t makes its corrections vanish."""
+    """The first step, by the specification, in which a huge t makes the corrections vanish."""
     one, none = np.ones(1), np.zeros(1)
     return float(-adamw(none, one, none, none, 10**9, 1.0, (beta_1, beta_2), decay=0.0, eps=0.0)[0][0])
 

@@ -44,7 +44,7 @@ def told_apart(L: int, t: Sequence[int], u: Sequence[int]) -> bool:
 
 
 def silence(model: TransformerLM, blocks: slice, positions: bool = False, ends: bool = False) -> None:
-    """Set to zero in place: the output matrices of some attention layers, the positions, the final matrix."""
+    """Set to zero, in place, the output matrices of attention in these blocks, and if wanted the `positions` and the matrix that `ends` the model."""
     with torch.no_grad():
         for block in list(model.blocks)[blocks]:
             block.attention.out.weight.zero_()
@@ -75,7 +75,7 @@ def over_rows(X: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def running(X: np.ndarray) -> np.ndarray:
-    """By the definition: what standardizing the first rows alone gives for the last of them."""
+    """The rows, each standardized by the definition: as the last row when it and the earlier rows alone are standardized."""
     return np.stack([over_rows(X[:i + 1])[-1] for i in range(len(X))])
 
 
@@ -115,7 +115,7 @@ def folded(answer: Any) -> Iterator[tuple[str, object]]:
 
 
 def fold(model: TransformerLM, gate: bool = True, last: bool = True, first: bool = True, inverse: bool = False) -> None:
-    """Put the gains into the matrices behind them, or leave some out."""
+    """Move the gains into the matrices behind them; the arguments leave some out, for wrong answers."""
     with torch.no_grad():
         for block in model.blocks:
             layer = block.feed_forward

@@ -24,7 +24,7 @@ Table = Mapping[tuple[int, ...], Sequence[float]]
 
 
 def model_of(chances: Table, otherwise: Sequence[float] = (1e-9, 0.34, 0.33, 0.33)) -> Callable[[np.ndarray], np.ndarray]:
-    """The model with these chances after these words (without the start)."""
+    """A model with these probabilities after these words (the start marker not counted)."""
     def T(tokens: np.ndarray) -> np.ndarray:
         rows = [chances.get(tuple(int(t) for t in tokens[1:i + 1]), otherwise) for i in range(len(tokens))]
         return np.log(np.maximum(rows, 1e-12))
@@ -52,7 +52,7 @@ def short_or_long(T: Any) -> Iterator[tuple[str, object]]:
 
 
 def phrases() -> list[tuple[list[str], list[str]]]:
-    """Noun phrases of the grammar, and the same with an adjective that follows the noun moved in front of it."""
+    """Noun phrases of the grammar, each with the same phrase in which an adjective after the noun is moved in front of it."""
     found = []
     after, before = ([a for a in FRENCH_ADJECTIVES if a.place == place] for place in ("after", "before"))
     for noun, number, k in itertools.product(FRENCH_NOUNS[::9], "sp", range(4)):
@@ -69,7 +69,7 @@ EVERY = {form for a in FRENCH_ADJECTIVES for form in (a.masculine, a.feminine)}
 
 
 def exchanged(move: Callable[[str, str, int], bool]) -> Callable[[list[str]], list[str]]:
-    """A wrong order: neighbours change places where `move(one, next, place)` says so."""
+    """A wrong order: neighbours change places if `move(one, next, place)` says so."""
     def put_in_order(french: list[str]) -> list[str]:
         words = list(french)
         for i in range(len(words) - 1):
@@ -93,7 +93,7 @@ def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
 
 @functools.cache
 def half_way() -> int:
-    """Count the operations of each step, and find the one half of which are scores."""
+    """The first step of whose operations more than half are for scores, found by counting."""
     config = EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2, max_len=99)
     model, cost = EncoderDecoder(config).eval(), []
     state = model.begin(torch.zeros(1, 5, dtype=torch.long))
@@ -106,7 +106,7 @@ def half_way() -> int:
 
 
 def free(N: int) -> set[int]:
-    """Take the mask from one block after another, and look at the last row."""
+    """The blocks whose mask can be removed without a change of the last row, found by trying each."""
     found = set()
     for b in range(N):
         with torch.random.fork_rng():

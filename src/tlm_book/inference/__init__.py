@@ -3,8 +3,8 @@
     from tlm_book.inference import complete, generate
     print(complete(model, tokenizer, "The water"))
 
-The rooms `sampling`, `layers`, `cache` and `search` are exported by the chapter, which explains them; `generation` and `text`, written by hand,
-check what they are given and put these together.
+The modules `sampling`, `layers`, `cache` and `search` are exported by the chapter, which explains them; `generation` and `text`, written by hand,
+check their arguments and put these together.
 """
 
 from tlm_book.inference.cache import Cache, CachedModel, CacheSlot, step_flops

@@ -49,9 +49,9 @@ class CacheSlot(NamedTuple):
 
 class Cache:
     """Keys and values of one block, with room for R = max_len tokens, or as many as the
-    window holds: K (batch·g, k, R) and V (batch·g, R, k). Token p stands in column
-    p mod R. `like` gives device and dtype. With `columns`, only so many are there at
-    first, and twice as many whenever more are needed. (T-cache, T-cache-size)
+    window holds: (batch·g, 2, R, k), K before V. Token p belongs to column p mod R of
+    the scores. `like` gives device and dtype. With `columns`, there is room for so many
+    at first, for twice as many whenever more are needed. (T-cache, T-cache-size)
     """
 
     def __init__(
@@ -67,17 +67,15 @@ class Cache:
         self.window = c.window
         self.shape = batch, g, h // g, k
         at_first = self.room if columns is None else min(columns, self.room)
-        self.K = like.new_zeros(batch * g, k, at_first)
-        self.V = like.new_zeros(batch * g, at_first, k)
+        self.kept = like.new_zeros(batch * g, 2, at_first, k)
 
     def _reserve(self, n: int) -> None:
         """At least n columns."""
-        before = self.K.shape[2]
+        old, before = self.kept, self.kept.shape[2]
         if n > before:
-            K, V, more = self.K, self.V, min(self.room, max(n, 2 * before))
-            self.K = K.new_zeros(*K.shape[:2], more)
-            self.V = V.new_zeros(V.shape[0], more, V.shape[2])
-            self.K[:, :, :before], self.V[:, :before] = K, V
+            columns = min(self.room, max(n, 2 * before))
+            self.kept = old.new_zeros(len(old), 2, columns, old.shape[3])
+            self.kept[:, :, :before] = old
 
     def fill(
         self, qkv: Float[Tensor, "rows a"], lengths: Sequence[int]
@@ -92,16 +90,16 @@ class Cache:
             seen = attention(Q, K, V, scale=1.0)  # (B, g·r, n, k)
         else:
             seen = windowed_attention(Q, K, V, self.window, 1.0)
-        n = K.shape[2]
-        K, V = K.flatten(0, 1), V.flatten(0, 1)
-        if n > self.room:  # the newest token of each column
-            last = torch.tensor(lengths, device=K.device)[:, None] - 1
-            columns = torch.arange(self.room, device=K.device)
+        new = torch.stack((K, V), 2).flatten(0, 1)  # (B·g, 2, n, k)
+        if new.shape[2] > self.room:  # the newest token of each column
+            last = torch.tensor(lengths, device=new.device)[:, None] - 1
+            columns = torch.arange(self.room, device=new.device)
             newest = (last - (last - columns) % self.room).clamp(min=0)
-            at = newest.repeat_interleave(g, 0)[..., None].expand(-1, -1, k)
-            n, K, V = self.room, K.gather(1, at), V.gather(1, at)
+            at = newest.repeat_interleave(g, 0)[:, None, :, None]
+            new = new.gather(2, at.expand(-1, 2, -1, k))
+        n = new.shape[2]
         self._reserve(n)
-        self.K[:, :, :n], self.V[:, :n] = K.mT, V
+        self.kept[:, :, :n] = new
         return seen.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def append(
@@ -110,15 +108,13 @@ class Cache:
         """What the heads see in one new row of each text; keeps its key and value."""
         B, g, r, k = self.shape
         self._reserve(at.n)
-        parts = qkv.view(B * g, r + 2, k)
-        *_, K, V = parts.unbind(1)
-        self.K[at.rows, :, at.columns] = K
-        self.V[at.rows, at.columns] = V
-        Q = parts.narrow(1, 0, r)
-        scores = torch.bmm(Q, self.K.narrow(2, 0, at.n))  # (B·g, r, n)
+        Q, new = qkv.view(B * g, r + 2, k).split((r, 2), dim=1)
+        self.kept[at.rows, :, at.columns] = new
+        K, V = self.kept.narrow(2, 0, at.n).unbind(1)  # (B·g, n, k)
+        scores = torch.bmm(Q, K.mT)  # (B·g, r, n)
         if at.hidden is not None:
             scores = scores.masked_fill(at.hidden, float("-inf"))
-        seen = torch.bmm(scores.softmax(-1), self.V.narrow(1, 0, at.n))
+        seen = torch.bmm(scores.softmax(-1), V)
         return seen.view(B, g * r * k)
 
     def select(self, texts: Int[Tensor, "b"], n: int) -> None:
@@ -127,11 +123,9 @@ class Cache:
         """
         _, g, r, k = self.shape
         heads = (texts[:, None] * g + torch.arange(g, device=texts.device)).flatten()
-        old, self.shape = (self.K, self.V), (len(texts), g, r, k)
-        self.K, self.V = (
-            kept.new_zeros(len(heads), *kept.shape[1:]) for kept in old
-        )
-        self.K[:, :, :n], self.V[:, :n] = old[0][heads, :, :n], old[1][heads, :n]
+        old, self.shape = self.kept, (len(texts), g, r, k)
+        self.kept = old.new_zeros(len(heads), *old.shape[1:])
+        self.kept[:, :, :n] = old[heads, :, :n]
 
     def slot(self, where: int | Int[Tensor, "B"], n: int) -> CacheSlot:
         """Where a step stands when the texts have `where` tokens: one number if they

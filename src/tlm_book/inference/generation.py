@@ -1,4 +1,4 @@
-"""Continuing texts of tokens: all at once, as a stream, or with a beam. What is asked for is checked before anything is computed.
+"""Continuing texts of tokens: all at once, as a stream, or with a beam. All arguments are checked before anything is computed.
 
 Written by hand.
 """
@@ -48,24 +48,24 @@ def generate(
     weights: str | None = None,
     **choices: Any,
 ) -> Int[Tensor, "*batch m"] | list[Int[Tensor, "_"]]:
-    """The tokens, continued by at most n_new of the model's own, written side by side. (T-sampling)
+    """The tokens, each text continued by at most n_new tokens of the model; all texts are continued together. (T-sampling)
 
     tokens       (*batch, n), a tensor or an array; one text as a list of integers, as `encode` gives it (an empty list is one empty
-                 text); or a list of texts of any lengths, then a list comes back. What comes back is int64, or of the tensor's
-                 type where that can hold every token
+                 text); or a list of texts of any lengths, for which a list is returned. The result is int64, or of the tensor's
+                 type if that can hold every token
     start        marker that the model reads before the tokens (it is not returned)
-    stop         one token or several: a text that has produced one is over; in a tensor
-                 it is filled up with that token, in a list it ends there
-    generator    source of the uniform numbers; None is torch's global one
-    on_overflow  "error", or "slide" for the last tokens that fit: see `window`
-    compile      steps of fixed shape through torch.compile
-    products     the form of the products of a step: "auto" tries which is quickest, "linear" is the same on every machine (see `Products`)
-    weights      "bfloat16" or "int8": the blocks' matrices in fewer bits (T-fewer-bits)
+    stop         one token or several, the first of which ends a text; in a tensor,
+                 the text is filled up with that token, in a list it ends there
+    generator    source of the uniform numbers; None: torch's global one
+    on_overflow  "error", or "slide" to read the last tokens that fit: see `window`
+    compile      True: steps of fixed shape, compiled by torch.compile
+    products     the form of the products of a step: "auto" finds the quickest, "linear" is the same on every machine (see `Products`)
+    weights      "bfloat16" or "int8": store the blocks' matrices in fewer bits (T-fewer-bits)
     choices      temperature, top_k, top_p, min_p, repetition_penalty: see `Sampler`
 
     The model is used without dropout, whatever its mode. ValueError for an empty prompt without start, texts that grow too long,
-    settings out of range and scores that are not finite; IndexError for a token outside the vocabulary; TypeError for what is no
-    integer.
+    settings out of range and scores that are not finite; IndexError for a token outside the vocabulary; TypeError for tokens
+    that are not integers.
     """
     expects_model(model)
     several = isinstance(tokens, list | tuple) and not _is_text(tokens)
@@ -83,7 +83,7 @@ def generate(
     added = torch.stack(new, 1) if new else read[0].new_zeros(len(read), 0)
     if not several:
         return _joined(model, rows, added.view(*rows.shape[:-1], len(new)))
-    upto = [next((i + 1 for i, token in enumerate(row) if token in ends), len(row)) for row in added.tolist()]  # behind the first stop
+    upto = [next((i + 1 for i, token in enumerate(row) if token in ends), len(row)) for row in added.tolist()]  # just after the first stop
     return [_joined(model, text, row[:end]) for text, row, end in zip(texts, added, upto)]
 
 
@@ -101,9 +101,9 @@ def stream(
     weights: str | None = None,
     **choices: Any,
 ) -> Iterator[int]:
-    """The new tokens that `generate` writes after this one text, each as soon as it is there.
+    """The new tokens that `generate` writes after this one text, each as soon as it is computed.
 
-    Arguments and errors as in `generate`; they are checked at once, not with the first token.
+    Arguments and errors as in `generate`; arguments are checked at once, not when the first token is asked for.
     """
     expects_model(model)
     ends = _ends(model, start, stop)
@@ -125,7 +125,7 @@ def beam_search(
 ) -> list[Hypothesis]:
     """At most `width` continuations of the text, each of at most n_new tokens, the best first. (T-beam-text)
 
-    value = log P / |y|^length_penalty. Errors as in `generate` and `beams`.
+    A continuation y is ranked by log P / |y|^length_penalty. Errors as in `generate` and `beams`.
     """
     expects_model(model)
     ends = _ends(model, start, stop)
@@ -136,7 +136,7 @@ def beam_search(
 
 
 def _is_text(tokens: Any) -> bool:
-    """Whether this list is one text: single numbers, as a tokenizer gives them, and no texts."""
+    """Whether this list is one text, that is, holds single numbers, as a tokenizer gives them, and not texts."""
     return all(map(_is_single, tokens))
 
 
@@ -155,12 +155,12 @@ def _text(model: TransformerLM, tokens: Any) -> Any:
 
 
 def _is_single(token: Any) -> bool:
-    """Whether this is one number and not several, which have a length; a tensor or an array may be one number, too."""
+    """Whether this is a single number: something without a length, or a tensor or array with one number."""
     return not hasattr(token, "__len__") or getattr(token, "shape", None) == ()
 
 
 def _joined(model: TransformerLM, text: Int[Tensor, "*batch n"], new: Int[Tensor, "*batch m"]) -> Int[Tensor, "*batch k"]:
-    """The text and what is new, in the text's type if that can hold every token of the model."""
+    """The text followed by the new tokens, in the text's type if that can hold every token of the model."""
     fits = model.config.vocab_size - 1 <= torch.iinfo(text.dtype).max
     return torch.cat((text, new.to(text.dtype)) if fits else (text.long(), new), -1)
 
@@ -168,7 +168,7 @@ def _joined(model: TransformerLM, text: Int[Tensor, "*batch n"], new: Int[Tensor
 def _written(
     reader: TextReader, n_new: int, sampler: Sampler, stop: Sequence[int], generator: torch.Generator | None
 ) -> Iterator[Int[Tensor, "B"]]:
-    """The new tokens of all texts, step by step. Nothing is read before the first one is asked for."""
+    """The new tokens of all texts, step by step. The model reads nothing until the first ones are asked for."""
     texts, seen = reader.texts, None
     if sampler.repetition_penalty != 1:
         seen = torch.zeros(len(texts), reader.model.config.vocab_size, dtype=torch.bool, device=texts[0].device)
@@ -181,7 +181,7 @@ def _written(
 def _readable(
     model: TransformerLM, texts: Sequence[Int[Tensor, "_"]], n_new: int, start: int | None, on_overflow: str | None
 ) -> list[Int[Tensor, "_"]]:
-    """The texts in int64, after it has been checked that n_new tokens can follow; on_overflow None: where there is no window that slides."""
+    """The texts in int64, after a check that n_new tokens can follow; on_overflow is None where the window cannot slide."""
     M, V = model.config.max_len, model.config.vocab_size
     expects(len(texts) > 0, "tokens", "no texts", "at least one")
     read = [text.long() for text in texts]
@@ -196,7 +196,7 @@ def _readable(
 
 
 def expects_room(argument: str, n_new: int, rows: int, max_len: int, on_overflow: str | None) -> None:
-    """Behind `rows` rows there is room for n_new tokens, or the window slides; the last token is not read."""
+    """Check that n_new tokens have room after `rows` rows, or that the window slides; the last token is not read. ValueError otherwise."""
     if on_overflow is not None:
         expects_one_of("on_overflow", on_overflow, ("error", "slide"))
     read = rows + n_new - 1
@@ -206,7 +206,7 @@ def expects_room(argument: str, n_new: int, rows: int, max_len: int, on_overflow
 
 
 def _ends(model: TransformerLM, start: int | None, stop: int | Sequence[int] | None) -> list[int]:
-    """The stop tokens as a list, after they and the start marker have been checked."""
+    """The stop tokens as a list, after a check of them and of the start marker."""
     V, several = model.config.vocab_size, isinstance(stop, Sequence) and not isinstance(stop, str)
     expects(stop is None or is_whole(stop) or several, "stop", stop, "None, a whole number or a list of them", TypeError)
     ends: Any = stop if several else [] if stop is None else [stop]

@@ -1,7 +1,7 @@
 """The products of a model that writes, each in the form that is quickest on this machine.
 
-A step multiplies one row (or one row of each text) by every matrix of the model. The time is that of reading the matrices, and how fast they are
-read depends on processor, library and shape: one and the same product can take five times as long in another form. So the forms are tried.
+A step multiplies one row (or one row of each text) by every matrix of the model. Its time goes into reading the matrices, and how fast they are
+read depends on processor, library and shape: the same product can take five times as long in another form. So the forms are tried.
 
     products = Products("auto")
     layer = products.add(W, b)           # X ↦ XW' + 1b, where W (out, in) is the transposed matrix
@@ -13,9 +13,8 @@ Written by hand.
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -61,12 +60,12 @@ def _column(W: Matrix, b: Bias) -> Rows:
 
 
 def _in_out(W: Matrix, b: Bias) -> Rows:
-    """The same product from a copy of the matrix in the order of the formula."""
+    """The product from a copy of the matrix in the order of the formula, (in, out)."""
     return _linear(W.T.contiguous().T, b)
 
 
 def _parts(W: Matrix, b: Bias) -> Rows:
-    """The matrix cut into k equal parts, which are multiplied as a batch: each thread reads parts of its own. No copy."""
+    """The matrix, cut without a copy into k equal parts that are multiplied as a batch: each thread reads its own parts."""
     threads, (out, d) = torch.get_num_threads(), W.shape
     k = min(out, threads * math.ceil(8 / threads))
     m = out // k * k
@@ -84,13 +83,8 @@ def _parts(W: Matrix, b: Bias) -> Rows:
     return product
 
 
-def _numpy(W: Matrix, b: Bias) -> Rows:
-    """numpy's product, by its own library of linear algebra, on the same memory."""
-    A, c = W.numpy().T, 0 if b is None else b.numpy()
-    return lambda X: torch.from_numpy(X.numpy() @ A + c)
-
-
-FORMS: dict[str, Form] = {"numpy": _numpy, "linear": _linear, "column": _column, "in_out": _in_out, "parts": _parts}
+# All of them are torch's: threads of a second library (numpy's) and of torch wait for each other, which no trial of single products shows.
+FORMS: dict[str, Form] = {"linear": _linear, "column": _column, "in_out": _in_out, "parts": _parts}
 
 
 # Weights in fewer bits
@@ -106,7 +100,7 @@ Quantized = tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]
 
 
 def _bfloat16(form: str) -> Form:
-    """A form whose matrix is in bfloat16; the rows are rounded for the product, and its result too."""
+    """A form whose matrix is in bfloat16; the rows and the result are rounded to bfloat16, too."""
 
     def make(W: Matrix, b: Bias) -> Rows:
         product = FORMS[form](W, None)
@@ -118,7 +112,7 @@ def _bfloat16(form: str) -> Form:
 
 
 def _bfloat16_widened(W: Matrix, b: Bias) -> Rows:
-    """The matrix in bfloat16, taken to the rows' type for each product: the rows are not rounded."""
+    """The matrix in bfloat16, converted to the rows' type for each product: the rows are not rounded."""
     return lambda X: F.linear(X, W.to(X.dtype), b)
 
 
@@ -134,7 +128,7 @@ def _int8_packed(W: Quantized, b: Bias) -> Rows:
 
 
 def _int8_widened(W: Quantized, b: Bias) -> Rows:
-    """Whole numbers, taken to the rows' type for each product: the rows are not rounded."""
+    """Whole numbers, converted to the rows' type for each product: the rows are not rounded."""
     Q, s = W
     scaled = lambda X: torch.mm(X, Q.to(X.dtype).T) * s
     return scaled if b is None else lambda X: scaled(X) + b
@@ -152,7 +146,7 @@ STORED: dict[str | None, dict[str, Form]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The form of the products of one shape, and the milliseconds that each form took for one of them (empty: nothing was tried)."""
+    """The form chosen for the products of one shape, and the milliseconds that each form took for one product (empty if nothing was tried)."""
 
     form: str
     milliseconds: dict[str, float] = field(default_factory=dict)
@@ -173,7 +167,7 @@ def forget() -> None:
 
 
 class Product:
-    """X ↦ XW + 1b, in one form for a single row, in another for a few, and in torch's own for many. `stored` says in which numbers W is kept."""
+    """X ↦ XW + 1b, in one form for a single row, in another for a few, and in torch's own for many. `stored` is the number format of W."""
 
     def __init__(self, W: Matrix, b: Bias, stored: str | None) -> None:
         self.W, self.b, self.stored = W, b, stored
@@ -194,11 +188,11 @@ class Product:
 
 
 class Products:
-    """The products of one model. `form` is "auto", which tries, or the name of a form for all of them; `weights` says in which numbers matrices are kept.
+    """The products of one model. `form` is "auto", which tries the forms, or the name of one for all; `weights` is the number format of the matrices.
 
-    "auto" tries on a processor, for up to FEW rows, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step,
-    so that they come from memory, and each shape takes the form with the shortest time (numpy's product all of them or none). Up to rounding all forms are equal. In float32, where two tokens are
-    nearly tied, another form may write another token: whoever needs the same text again names a form. ValueError for an unknown name.
+    "auto" tries on a processor, for up to FEW rows, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order
+    of a step, so that these come from memory, and each shape gets the form with the shortest time. Up to rounding all forms are equal. In float32,
+    when two tokens are nearly tied, another form may write another token: to get the same text again, name a form. ValueError for an unknown name.
     """
 
     def __init__(self, form: str = "auto", weights: str | None = None) -> None:
@@ -209,7 +203,7 @@ class Products:
         self.choices: dict[tuple[int, int, str], Choice] = {}  # (in, out, "one" or "few")
 
     def add(self, W: Float[Tensor, "out in"], b: Bias = None, keep: bool = False) -> Product:
-        """The product with this matrix, (out, in); with `keep`, in the numbers that it has."""
+        """The product with this matrix, (out, in); with `keep`, the matrix stays in its own number format."""
         made = Product(W, b, None if keep else self.weights)
         if self.fixed in STORED[made.stored]:
             usable = self.fixed in self._forms(made)
@@ -219,7 +213,7 @@ class Products:
         return made
 
     def prepare(self, rows: int) -> None:
-        """Gives each product the form for that many rows."""
+        """Give each product its form for this many rows."""
         size = sum(product.W.nbytes for product in self.all)
         on_processor = all(product.W.device.type == "cpu" for product in self.all)
         if self.fixed != "auto" or rows > FEW or size <= SMALL or not on_processor:
@@ -237,7 +231,7 @@ class Products:
     def _forms(self, product: Product) -> list[str]:
         """The forms that can be used here."""
         names, W = list(STORED[product.stored]), product.W
-        unusable = {"numpy"} if W.device.type != "cpu" or W.dtype not in (torch.float32, torch.float64) else set()
+        unusable: set[str] = set()
         kernel = _int8_kernel is not None and W.device.type == "cpu" and W.shape[1] % 32 == 0  # of another width it reads beyond the end
         if product.stored == "int8" and (W.dtype == torch.float64 or not kernel):
             unusable.add("packed")
@@ -262,8 +256,8 @@ Candidate = tuple[Key, Product, list[str]]
 
 @torch.inference_mode()
 def _tried(candidates: Sequence[Candidate], rows: int) -> dict[Key, Choice]:
-    """{what is asked for: the form with the shortest time}. The forms take turns, each over the matrices in their order."""
-    wanted = Counter(key for key, *_ in candidates)
+    """{key: the form with the shortest time}. The forms take turns, each over all matrices in their order."""
+    wanted = dict.fromkeys(key for key, *_ in candidates)
     sample: list[Candidate] = []
     read = 0
     for candidate in candidates:  # as many as a trial reads, and one of each kind
@@ -283,16 +277,11 @@ def _tried(candidates: Sequence[Candidate], rows: int) -> dict[Key, Choice]:
         names = [name for name in names if any(least.get((key, name), math.inf) <= HOPELESS * _choice(key, least).least for key in wanted)]
         if time.perf_counter() - begun > PATIENCE:
             break
-    found = {key: _choice(key, least, without="numpy") for key in wanted}
-    own = sum(count * found[key].least for key, count in wanted.items())
-    numpys = sum(count * least.get((key, "numpy"), math.inf) for key, count in wanted.items())
-    if numpys < own:  # all or none: the threads of two libraries would wait for work at each other's cost
-        return {key: replace(choice, form="numpy") for key, choice in found.items()}
-    return found
+    return {key: _choice(key, least) for key in wanted}
 
 
 def _least_times(made: Sequence[tuple[Key, int, Rows]], inputs: dict[int, Tensor]) -> dict[Key, float]:
-    """The shortest seconds of a product of each kind, in one walk over all matrices: each comes from memory, and other programs disturb some of them only."""
+    """The shortest seconds of a product of each kind, in one walk over all matrices: each comes from memory, and other programs disturb only some."""
     least: dict[Key, float] = {}
     for key, d, product in made:
         begun = time.perf_counter()
@@ -301,6 +290,6 @@ def _least_times(made: Sequence[tuple[Key, int, Rows]], inputs: dict[int, Tensor
     return least
 
 
-def _choice(key: Key, seconds: dict[tuple[Key, str], float], without: str = "") -> Choice:
+def _choice(key: Key, seconds: dict[tuple[Key, str], float]) -> Choice:
     times = {name: 1e3 * took for (other, name), took in seconds.items() if other == key}
-    return Choice(min(set(times) - {without}, key=lambda name: times[name]), times)
+    return Choice(min(times, key=lambda name: times[name]), times)

@@ -1,4 +1,4 @@
-"""From text to text: the tokens stay out of sight.
+"""From text to text, with no tokens in sight.
 
 Written by hand.
 """
@@ -42,7 +42,7 @@ def stream_text(
     **choices: Any,
 ) -> Iterator[str]:
     """The continuation that `complete` writes, piece by piece, each as soon as it is there. Arguments and errors as in `complete`; errors
-    come at once.
+    are raised at once.
     """
     expects_model(model)
     expects_names(choices, CHOICES)
@@ -71,7 +71,7 @@ def stream_text(
 
 
 def unread(model: TransformerLM, tokenizer: Tokenizer | HubTokenizer, prompt: str) -> int:
-    """How many tokens at the beginning of the prompt the model cannot read, behind a start marker if there is one: what `complete` drops."""
+    """How many tokens at the beginning of the prompt `complete` drops, since the model cannot read more, the start marker (if any) included."""
     return max(0, len(tokenizer.encode(prompt)) + (tokenizer.start is not None) - model.config.max_len)
 
 
@@ -86,7 +86,7 @@ def complete(
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
 
-    choices    top_k, top_p, min_p, repetition_penalty: see `Sampler`; on_overflow, here "slide" by default, compile, products and
+    choices    top_k, top_p, min_p, repetition_penalty: see `Sampler`; on_overflow ("slide" by default here), compile, products and
                weights: see `generate`
 
     With an empty prompt the model reads the start marker alone; the tokenizer says which tokens begin and end a text. The same arguments

@@ -1,11 +1,11 @@
-"""Real models: the files of GPT-2, Llama and its family, and Marian become models of this book, and models of this book such files.
+"""Real models: loading the files of GPT-2, Llama and its family, and Marian as models of this book, and saving models of this book as such files.
 
     from tlm_book.pretrained import load_model
     model, tokenizer = load_model("HuggingFaceTB/SmolLM2-135M")
 
-Written by hand, but for `names`: the tables of names, which the chapter explains and exports. `files` reads and writes the
-folders, `hub` fetches them, `settings` says what the book's models cannot do; `gpt2`, `llama` with
-`llama_settings`, and `marian` with `marian_text` are the kinds of model; `kinds` reads any of them.
+Written by hand, except for `names`: the tables of names, which the chapter explains and exports. `files` reads and writes the
+folders, `hub` fetches them, `settings` checks for what the book's models cannot do; `gpt2`, `llama` with
+`llama_settings`, and `marian` with `marian_text` are the kinds of model; `kinds` reads and writes any of them.
 """
 
 from tlm_book.pretrained.gpt2 import gpt2_config, load_gpt2, save_gpt2

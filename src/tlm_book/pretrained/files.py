@@ -1,4 +1,4 @@
-"""A model's folder: config.json and model.safetensors, or several such files and their index; read with suspicion and written
+"""A model's folder: config.json and model.safetensors, or several such files and their index; checked when read, and written
 completely or not at all."""
 
 import json
@@ -41,9 +41,9 @@ __all__ = [
 S = TypeVar("S", bound=Settings)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"  # of weights in several files: which tensor is in which
-LIMIT = 5 * 10**9  # bytes of a file, after which the next one begins
-PART = re.compile(r"[\w-][\w.-]*\.safetensors")  # the name of one of several
+INDEX = f"{WEIGHTS}.index.json"  # for weights in several files: says which tensor is in which file
+LIMIT = 5 * 10**9  # most bytes of one file
+PART = re.compile(r"[\w-][\w.-]*\.safetensors")  # the name of one of several files
 NO_PICKLE = (
     "safetensors: a .bin file is a pickle, a program that could do anything when it is read; convert it where you trust it, "
     "for instance with transformers: from_pretrained(…).save_pretrained(…)"
@@ -54,7 +54,7 @@ NO_PICKLE = (
 
 
 def read_json(file: Path, wants: str) -> object:
-    """What a JSON file holds; ValueError that says what is wanted for a file that is none."""
+    """The content of a JSON file; ValueError, which says what is wanted, for any other file."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -62,7 +62,7 @@ def read_json(file: Path, wants: str) -> object:
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """The table in the folder's config.json. FileNotFoundError without such a file, ValueError for one that holds something else."""
+    """The table in the folder's config.json. FileNotFoundError if there is no such file, ValueError if it does not hold a table."""
     file = folder / CONFIG
     expects(file.is_file(), "folder", f"{str(folder)!r} without {CONFIG}", "a model's folder", FileNotFoundError)
     fields = read_json(file, "settings")
@@ -72,7 +72,7 @@ def read_fields(folder: Path) -> dict[str, Any]:
 
 
 def config_in(folder: Path, config_of: Callable[[dict[str, Any]], S]) -> S:
-    """The settings in the folder's config.json, by `gpt2_config` or `marian_config`; ValueError that names the file."""
+    """The settings in the folder's config.json, as read by `config_of`, for instance `gpt2_config`; every ValueError names the file."""
     fields = read_fields(folder)
     try:
         return config_of(fields)
@@ -81,7 +81,7 @@ def config_in(folder: Path, config_of: Callable[[dict[str, Any]], S]) -> S:
 
 
 def without_weights(folder: Path) -> Exception:
-    """The error for a folder that has no model.safetensors: what it has instead."""
+    """The error for a folder without model.safetensors; its message says what the folder has instead."""
     names = sorted(os.listdir(folder))
     if pickles := [name for name in names if name.endswith((".bin", ".pt", ".pth"))]:
         return ValueError(f"folder: got {pickles[:1]} and no {WEIGHTS}, want {NO_PICKLE}")
@@ -89,7 +89,7 @@ def without_weights(folder: Path) -> Exception:
 
 
 def parts_of(folder: Path) -> dict[str, str]:
-    """{tensor: file}, by the folder's index. ValueError for an index that is none, or that names a file elsewhere."""
+    """{tensor: file}, from the folder's index. ValueError if the index is not valid, or names a file elsewhere."""
     file = folder / INDEX
     index = read_json(file, "an index")
     places = index.get("weight_map") if isinstance(index, dict) else None
@@ -102,7 +102,7 @@ def parts_of(folder: Path) -> dict[str, str]:
 
 
 def read_file(file: Path) -> dict[str, Tensor]:
-    """All tensors of one file; ValueError when it is broken."""
+    """All tensors of one file; ValueError if it is broken."""
     try:
         return load_file(file)
     except SafetensorError as error:
@@ -112,8 +112,8 @@ def read_file(file: Path) -> dict[str, Tensor]:
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of the folder's model.safetensors, or of the several files that its index names.
 
-    FileNotFoundError when a file is missing, ValueError when one is broken, when the files hold other tensors than the index
-    says, or when there is only a pickle.
+    FileNotFoundError if a file is missing; ValueError if one is broken, if the files hold other tensors than the index
+    says, or if there is only a pickle.
     """
     if (folder / WEIGHTS).is_file():
         return read_file(folder / WEIGHTS)
@@ -132,8 +132,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
-    """Take out tensors that are copies, {name of the copy: name of the original}; a copy may also stand in for an original that
-    is missing. ValueError when the two differ.
+    """Remove tensors that are copies, by {name of the copy: name of the original}; a copy takes the place of an original that is
+    missing. ValueError if the two differ.
     """
     for copy, original in copies.items():
         if copy in tensors:
@@ -146,7 +146,7 @@ def drop_copies(tensors: dict[str, Tensor], copies: Mapping[str, str]) -> None:
 
 
 def expects_tensor(w: Shaped[Tensor, "..."], shape: tuple[int, ...], dtype: torch.dtype, name: str, file: str) -> None:
-    """ValueError that names file and tensor unless it holds finite floating point numbers of this shape and dtype."""
+    """Check that a tensor holds finite floating point numbers of this shape and dtype; the ValueError otherwise names file and tensor."""
     floats, kind = w.is_floating_point() and w.dtype.itemsize > 1, f"{name} of type {w.dtype}"
     expects(floats, file, kind, "floating point numbers of 16 bits or more")
     expects(w.dtype == dtype, file, kind, f"one type for all, here {dtype}")
@@ -157,8 +157,8 @@ def expects_tensor(w: Shaped[Tensor, "..."], shape: tuple[int, ...], dtype: torc
 def load_into(
     model: TransformerLM | EncoderDecoder, named: Sequence[Pair], tensors: Mapping[str, Tensor], file: str = WEIGHTS
 ) -> None:
-    """Give the model the tensors, each under its own name and turned as `named` says; the model takes on their dtype.
-    ValueError when they do not fit.
+    """Give the model the tensors, renamed and transposed as `named` says; the model takes on their dtype.
+    ValueError if they do not fit.
     """
     wanted, empty = {pair.theirs for pair in named}, model.state_dict()
     missing, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
@@ -171,16 +171,16 @@ def load_into(
         expects_tensor(tensors[theirs], tuple(turned_back(place, layout).shape), dtype, theirs, file)
     model.load_state_dict(to_model(tensors, named), strict=False, assign=True)
     tie(model)
-    for layer in model.modules():  # tables without columns, where positions are told otherwise
+    for layer in model.modules():  # tables without columns, for models that encode positions otherwise
         for name, table in layer.named_buffers(recurse=False):
             if table.numel() == 0:
                 layer.register_buffer(name, torch.empty(table.shape), persistent=False)
-    model.to(dtype)  # tables that are computed, too
+    model.to(dtype)  # computed tables, too
 
 
 def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> dict[str, Tensor]:
-    """The model's weights as the file names and keeps them: the inverse of `load_into`. ValueError for weights without numbers, and
-    for a tied model of two matrices.
+    """The model's weights with the names and the layout of the file: the inverse of `load_into`. ValueError for weights without
+    numbers, and for a tied model with two matrices.
     """
     state = {name: w.detach() for name, w in model.state_dict().items()}
     bare = [pair.ours for pair in named if state[pair.ours].is_meta]
@@ -193,8 +193,8 @@ def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> 
 
 
 def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tensor], limit: int = LIMIT) -> None:
-    """config.json and model.safetensors; when that would be more than `limit` bytes, several files and their index. ValueError for
-    what `expects_tensor` refuses in a file, OSError when they cannot be written.
+    """Write config.json and model.safetensors or, if that would be more than `limit` bytes, several files and their index. ValueError
+    for whatever `expects_tensor` refuses, OSError if the files cannot be written.
     """
     dtype = next(iter(tensors.values())).dtype
     for name, w in tensors.items():
@@ -202,7 +202,7 @@ def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tens
     (folder / CONFIG).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     files = shared_out(tensors, limit)
     if len(files) == 1:
-        return write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})  # transformers looks for the format
+        return write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})  # transformers looks for this format entry
     names = [f"model-{k:05}-of-{len(files):05}.safetensors" for k in range(1, len(files) + 1)]
     for file, part in zip(names, files):
         write_tensors(folder / file, part, {"format": "pt"})
@@ -212,7 +212,7 @@ def write_model(folder: Path, fields: Mapping[str, Any], tensors: dict[str, Tens
 
 
 def shared_out(tensors: Mapping[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
-    """The tensors in their order, in as few runs as this order allows of at most `limit` bytes each; a larger tensor stands alone."""
+    """The tensors in their order, split into the fewest possible runs of at most `limit` bytes each; a larger tensor is a run by itself."""
     files: list[dict[str, Tensor]] = [{}]
     for name, w in tensors.items():
         if files[-1] and sum(v.nbytes for v in files[-1].values()) + w.nbytes > limit:

@@ -48,18 +48,18 @@ ONLY = {
     "activation_function": tuple(HUB_ACTIVATIONS),
 }
 ENDS = ("bos_token_id", "eos_token_id")  # the token that begins and ends a text
-MASKS = re.compile(r"\bh\.\d+\.attn\.(masked_)?bias$")  # in old files, among the weights
-PREFIX = "transformer."  # of all names in new files but the last matrix's
+MASKS = re.compile(r"\bh\.\d+\.attn\.(masked_)?bias$")  # tables of masks, among the weights of old files
+PREFIX = "transformer."  # of all names in new files except that of the last matrix
 
 
 # Settings
 
 
 def gpt2_config(fields: Mapping[str, Any]) -> Config:
-    """The `Config` that a config.json of GPT-2 describes. Fields that say nothing about the map are passed over; what is missing
-    has GPT-2's value.
+    """The `Config` that a config.json of GPT-2 describes. Fields that do not concern the map are ignored; missing fields have
+    GPT-2's values.
 
-    ValueError or TypeError for a field that asks for what the model does not do.
+    ValueError or TypeError for a field that asks for something that the model cannot do.
 
     >>> gpt2_config({"n_embd": 1024, "n_layer": 24, "n_head": 16}).d_ff
     4096
@@ -98,19 +98,19 @@ def gpt2_fields(config: Config) -> dict[str, Any]:
 
 
 def gpt2_pairs(config: Config) -> list[Pair]:
-    """The names of a GPT-2 with these settings."""
+    """The pairs of names (the file's and ours) for a GPT-2 with these settings."""
     named = pairs(GPT2_NAMES, config.n_layers)
-    return named[:-1] if config.tied else named  # the last line is the unembedding
+    return named[:-1] if config.tied else named  # the last pair is the unembedding
 
 
 def gpt2_name(name: str) -> str:
-    """A tensor's name as `transformers` writes it today."""
+    """The tensor's name as `transformers` writes it today."""
     return name if name.startswith("lm_head") else PREFIX + name
 
 
 def gpt2_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the file under their short names, without the tables of masks that old files keep among them. ValueError for
-    a tensor under both of its names.
+    """The tensors of the file under their short names, without the tables of masks that old files contain. ValueError for
+    a tensor that occurs under both of its names.
     """
     read = {name: w for name, w in read_tensors(folder).items() if not MASKS.search(name)}
     tensors = {name.removeprefix(PREFIX): w for name, w in read.items()}
@@ -123,11 +123,11 @@ def gpt2_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = None) -> tuple[TransformerLM, Tokenizer | None]:
-    """(model, tokenizer) from Hugging Face's files of a GPT-2: those in a folder, or those of that name on the hub.
+    """(model, tokenizer) from Hugging Face's files of a GPT-2, in a folder or under a name on the hub.
     (T-gpt2-weights)
 
-    The model has the dtype of the file and is in evaluation mode; the tokenizer is None when the folder has no vocab.json.
-    FileNotFoundError for a folder or file that is missing, ValueError for files that do not fit or are broken, ConnectionError
+    The model has the dtype of the file and is in evaluation mode; the tokenizer is None if the folder has no vocab.json.
+    FileNotFoundError for a missing folder or file, ValueError for files that are broken or do not fit together, ConnectionError
     without a network, ImportError without the library huggingface_hub.
     """
     folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
@@ -144,11 +144,11 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
 
 
 def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
-    """Write a new folder that `transformers` loads as a GPT-2, with the tokenizer's two files when there is one.
+    """Write a new folder that `transformers` loads as a GPT-2, with the tokenizer's two files if there is one.
     (T-gpt2-lossless)
 
-    FileExistsError when the folder exists; ValueError when the model or the tokenizer is of a kind that GPT-2's files cannot
-    express, or when they do not fit together.
+    FileExistsError if the folder exists; ValueError if the model or the tokenizer is of a kind that GPT-2's files cannot
+    express, or if they do not fit together.
     """
     expects_kind("model", model, TransformerLM, "a TransformerLM")
     c = model.config

@@ -18,11 +18,11 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def check_fingerprint(file: Path) -> None:
-    """ValueError when a file in the hub's cache has not the fingerprint by which it is named there; other files are passed over."""
+    """Check that a file in the hub's cache has the fingerprint that it is named after; ValueError otherwise. Other files are ignored."""
     name = Path(os.readlink(file)).name if file.is_symlink() else ""
     if not FINGERPRINT.fullmatch(name):
         return
-    small = len(name) == 40  # git's own: SHA-1 with a head
+    small = len(name) == 40  # git's own fingerprint: SHA-1 with a header
     digest = hashlib.sha1() if small else hashlib.sha256()
     if small:
         digest.update(b"blob %d\0" % file.stat().st_size)
@@ -43,8 +43,8 @@ def converted(hub: Any, name: str) -> str | None:
 
 
 def download(hub: Any, name: str, files: Sequence[str], revision: str | None) -> Path:
-    """The folder in the hub's cache with those of the files that the hub has, and the weights in one file or several. Where the
-    makers' own revision lacks safetensors and no other was asked for, it is the converter's.
+    """The folder in the hub's cache with those of the files that the hub has, and the weights in one file or several. If the
+    makers' own revision lacks safetensors and no other was asked for, it is the converter's revision.
     """
     place = Path(hub.snapshot_download(name, revision=revision, allow_patterns=files))
     if revision is None and not has_weights(place) and (offered := converted(hub, name)):
@@ -56,18 +56,18 @@ def download(hub: Any, name: str, files: Sequence[str], revision: str | None) ->
 
 
 def has_weights(place: Path) -> bool:
-    """Whether the folder has weights that are no pickle."""
+    """Whether the folder has weights in another format than pickle."""
     return (place / WEIGHTS).exists() or (place / INDEX).exists()
 
 
 def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
-    """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is there as a
-    pickle only, ConnectionError when it cannot be fetched.
+    """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is available only
+    as a pickle, ConnectionError if it cannot be fetched.
     """
     hub = library("huggingface_hub", "pretrained")
     try:
         place = download(hub, name, [WEIGHTS, INDEX, *files], revision)
-    except Exception as error:  # the libraries below have many kinds of them
+    except Exception as error:  # the underlying libraries raise many kinds of errors
         got = f"{name!r} and no such files from the hub ({str(error).splitlines()[:1]})"
         wants = "a network and a model's name on the hub, or a folder with its files"
         raise ConnectionError(f"name_or_folder: got {got}, want {wants}") from error
@@ -78,8 +78,8 @@ def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
 
 
 def model_folder(name_or_folder: str | os.PathLike[str], files: Sequence[str], revision: str | None) -> Path:
-    """The folder itself, or what `fetch` makes of a name on the hub. FileNotFoundError for what is neither, TypeError for what is
-    no text.
+    """The folder itself, or the folder that `fetch` returns for a name on the hub. FileNotFoundError for anything that is neither,
+    TypeError for anything but a text or a path.
     """
     right = isinstance(name_or_folder, str | os.PathLike)
     expects(right, "name_or_folder", repr(name_or_folder), "a text or a path", TypeError)

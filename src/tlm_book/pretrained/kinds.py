@@ -1,4 +1,4 @@
-"""Whatever kind of model a folder holds: its config.json says which. And into which kind of folder a model goes: its settings say that.
+"""Loading a model of any kind, which config.json tells, and saving a model as a folder of the kind that fits its settings.
 
 Written by hand.
 """
@@ -38,9 +38,9 @@ def is_ours(folder: str | os.PathLike[str]) -> bool:
 
 
 def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None = None) -> tuple[Any, Any]:
-    """(model, tokenizer) from Hugging Face's files of any kind that this book knows: by the field model_type of config.json, what
-    `load_gpt2`, `load_marian` or `load_llama` makes of them; or what `load` makes of a folder that `train` or `save` made. Errors as
-    there; ValueError for another kind.
+    """(model, tokenizer) from Hugging Face's files of any kind that this book knows: by the field model_type of config.json, they are
+    read by `load_gpt2`, `load_marian` or `load_llama`; a folder that `train` or `save` made is read by `load`. Errors as in these;
+    ValueError for another kind.
     """
     if isinstance(name_or_folder, str | os.PathLike) and is_ours(name_or_folder):
         return load(name_or_folder)
@@ -51,11 +51,11 @@ def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None =
 
 
 def save_model(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | HubTokenizer | None = None) -> str:
-    """Write a new folder that `transformers` loads, with the tokenizer's files when there is one: a GPT-2's where it can be one, else that of the
-    first family that can say what the model is. Returns the kind: "gpt2", "llama", …
+    """Write a new folder that `transformers` loads, with the tokenizer's files if there is one: a GPT-2's if the model can be one, else that of the
+    first family whose files can express the model. Returns the kind: "gpt2", "llama", …
 
-    Dropout, which is for training alone, is written for a GPT-2 only. ValueError for a model that none of them can be, with the field that is in the
-    way and the preset of the nearest kind; else as in `save_gpt2` and `save_llama`.
+    Dropout, which is for training alone, is written for a GPT-2 only. ValueError for a model that fits no kind, with the field that is in the way
+    and the preset of the nearest kind; other errors as in `save_gpt2` and `save_llama`.
     """
     expects_kind("model", model, TransformerLM, "a TransformerLM")
     kind, c = _kind_of(model.config), model.config
@@ -71,7 +71,7 @@ def save_model(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: 
 
 
 def _kind_of(config: Config) -> str:
-    """The first kind that can be a model with these settings; ValueError when there is none."""
+    """The first kind of which a model with these settings can be; ValueError if there is none."""
     bare = config.replace(dropout=0.0)
     if _says(lambda: gpt2_fields(config)):
         return "gpt2"

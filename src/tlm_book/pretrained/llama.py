@@ -37,23 +37,23 @@ from tlm_book.weights import meta_model
 __all__ = ["llama_pairs", "load_llama", "save_llama"]
 
 TOKENIZER, READ_AS, ENDS = "tokenizer.json", "tokenizer_config.json", ("bos_token_id", "eos_token_id")
-PLACES = 1 << 26  # cosines and sines, beside however small weights
+PLACES = 1 << 26  # cosines and sines that are always allowed, however small the weights
 
 
 def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
-    """The names of a model of this family: those lines of the tables whose weights the model has."""
+    """The pairs of names for a model of this family: the lines of the tables whose weights the model has."""
     c = model.config
     k = c.head_width
     Q, K = c.n_heads * k, c.kv_heads * k
     rows = {"Q": slice(0, Q), "K": slice(Q, Q + K), "V": slice(Q + K, Q + 2 * K)}
-    gain = "1+" if family == "gemma" else ""  # Gemma's files hold the gains less 1
+    gain = "1+" if family == "gemma" else ""  # Gemma's files hold the gains minus 1
     named = pairs((LLAMA_NAMES + EXPERT_NAMES.lstrip()).replace("gain", gain), c.n_layers, rows, c.n_experts or 0)
     weights = model.state_dict().keys() - ({"unembedding.weight"} if c.tied else set())
     return [pair for pair in named if pair.ours in weights]
 
 
 def expects_places(c: Config, tensors: dict[str, Tensor]) -> None:
-    """ValueError for a table of cosines and sines that would be far greater than the weights."""
+    """ValueError if the table of cosines and sines would be far larger than the weights."""
     most = max(PLACES, sum(w.numel() for w in tensors.values())) // c.head_width
     expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
 
@@ -61,19 +61,19 @@ def expects_places(c: Config, tensors: dict[str, Tensor]) -> None:
 def load_llama(
     name_or_folder: str | os.PathLike[str], *, revision: str | None = None, dtype: torch.dtype | None = None
 ) -> tuple[TransformerLM, HubTokenizer | None]:
-    """(model, tokenizer) from Hugging Face's files of a Llama, Qwen 2 or 3, Mistral, Mixtral or Gemma: those in a folder, or those of
-    that name on the hub. (T-llama-weights)
+    """(model, tokenizer) from Hugging Face's files of a Llama, Qwen 2 or 3, Mistral, Mixtral or Gemma, in a folder or under a name on
+    the hub. (T-llama-weights)
 
-    The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None when the folder has no
-    tokenizer.json. (Gemma's files hold each gain less 1; adding it in half precision rounds, in float32 hardly.) Errors as in
-    `load_gpt2`; TypeError for a dtype that is none of floating point numbers.
+    The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None if the folder has no
+    tokenizer.json. (Gemma's files hold each gain minus 1; adding the 1 rounds in half precision, but hardly in float32.) Errors as in
+    `load_gpt2`; TypeError for a dtype that is not a floating point type.
     """
     fits = dtype is None or isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize > 1
     expects(fits, "dtype", repr(dtype), "None or floating point numbers of 16 bits or more, such as torch.bfloat16", TypeError)
     folder = model_folder(name_or_folder, (TOKENIZER, "generation_config.json"), revision)
     config, tensors = config_in(folder, llama_config), read_tensors(folder)
     family = read_fields(folder)["model_type"]
-    tensors = {name: w for name, w in tensors.items() if not name.endswith("rotary_emb.inv_freq")}  # of old files: they are computed
+    tensors = {name: w for name, w in tensors.items() if not name.endswith("rotary_emb.inv_freq")}  # in old files; these are computed
     if config.tied:
         drop_copies(tensors, {"lm_head.weight": "model.embed_tokens.weight"})
     if dtype is not None:
@@ -88,7 +88,7 @@ def load_llama(
 
 
 def end_of(folder: Path, name: str) -> int | None:
-    """The token of this name, the first where there are several; ValueError for what is none."""
+    """The token of this name in the settings, the first if there are several; ValueError for anything but a token."""
     said: Any = ends_of(folder).get(name)
     end: Any = said[0] if isinstance(said, list) and said else said
     expects(end is None or is_whole(end) and end >= 0, f"{folder / CONFIG}: {name}", repr(said), "a token, or null")
@@ -96,7 +96,7 @@ def end_of(folder: Path, name: str) -> int | None:
 
 
 def ends_of(folder: Path) -> dict[str, Any]:
-    """The fields of config.json, and those of generation_config.json where they say more."""
+    """The fields of config.json, overruled by those of generation_config.json."""
     more = folder / "generation_config.json"
     said = read_json(more, "settings") if more.is_file() else {}
     return read_fields(folder) | ({k: v for k, v in said.items() if v is not None} if isinstance(said, dict) else {})
@@ -110,11 +110,11 @@ def save_llama(
     family: str | None = None,
     limit: int = LIMIT,
 ) -> None:
-    """Write a new folder that `transformers` loads, with a tokenizer.json when there is a tokenizer. (T-llama-weights)
+    """Write a new folder that `transformers` loads, with a tokenizer.json if there is a tokenizer. (T-llama-weights)
 
-    `family`: "llama", "qwen2", "qwen3", "mistral", "mixtral" or "gemma"; None: the first whose files can say what the model is.
-    Weights of more than `limit` bytes go into several files. FileExistsError when the folder exists; ValueError when the model is
-    of a kind that the family's files cannot express, or when model and tokenizer do not fit together.
+    `family`: "llama", "qwen2", "qwen3", "mistral", "mixtral" or "gemma"; None: the first whose files can express the model.
+    Weights of more than `limit` bytes go into several files. FileExistsError if the folder exists; ValueError if the model is
+    of a kind that the family's files cannot express, or if model and tokenizer do not fit together.
     """
     expects_kind("model", model, TransformerLM, "a TransformerLM")
     c, V = model.config, model.config.vocab_size
@@ -138,7 +138,7 @@ def save_llama(
 
 
 def reading(tokenizer: Tokenizer | HubTokenizer) -> dict[str, Any]:
-    """The tokenizer_config.json: the tokenizer is what its tokenizer.json says and nothing else, and which tokens begin and end a text."""
+    """The content of tokenizer_config.json: the tokenizer is what its tokenizer.json says and nothing else, and these tokens begin and end a text."""
     names = {token: name for name, token in tokenizer.specials.items()}
     ends = {"bos_token": names.get(tokenizer.start), "eos_token": names.get(tokenizer.stop)}
     return {"tokenizer_class": "PreTrainedTokenizerFast", **ends, "clean_up_tokenization_spaces": False}

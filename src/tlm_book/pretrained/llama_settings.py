@@ -15,7 +15,7 @@ from tlm_book.transformer_lm import Config
 
 __all__ = ["FAMILIES", "family_of", "llama_config", "llama_fields"]
 
-FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {  # the name in the file: the class in transformers, and what is meant where nothing is said
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {  # the name in the file: the class in transformers, and the defaults of missing fields
     "llama": ("Llama", {}),
     "qwen2": ("Qwen2", {"num_key_value_heads": 32, "sliding_window": 4096}),
     "qwen3": ("Qwen3", {"num_key_value_heads": 32, "head_dim": 128, "sliding_window": 4096}),
@@ -26,7 +26,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {  # the name in the file: the
     ),
     "gemma": ("Gemma", {"num_key_value_heads": 16, "head_dim": 256, "tie_word_embeddings": True, "hidden_act": "gelu"}),
 }  # fmt: skip
-UNSAID: dict[str, Any] = {  # in every family
+UNSAID: dict[str, Any] = {  # the defaults in every family
     "num_key_value_heads": None,
     "head_dim": None,
     "rms_norm_eps": 1e-6,
@@ -42,15 +42,15 @@ UNSAID: dict[str, Any] = {  # in every family
 ONLY: dict[str, tuple[object, ...]] = {
     "partial_rotary_factor": (1.0, None),
     "use_bidirectional_attention": (None, False),
-    "hidden_activation": (None, "gelu_pytorch_tanh"),  # of Gemma's first files
+    "hidden_activation": (None, "gelu_pytorch_tanh"),  # in Gemma's first files
     "quantization_config": (None,),
 }
-BIASES = ("llama", "qwen3", "gemma")  # whose attention_bias says whether attention has biases
+BIASES = ("llama", "qwen3", "gemma")  # families whose attention_bias says whether attention has biases
 SLIDING = "sliding_attention"
 
 
 def known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, and what is meant by those that are missing. ValueError for another family."""
+    """The fields, with the defaults of those that are missing. ValueError for another family."""
     family = fields.get("model_type")
     expects_one_of("model_type", family, tuple(FAMILIES))
     said = UNSAID | FAMILIES[str(family)][1] | dict(fields)
@@ -69,9 +69,9 @@ def fields_of(family: str) -> dict[str, str]:
 
 
 def llama_config(fields: Mapping[str, Any]) -> Config:
-    """The `Config` that a config.json of Llama's family describes. Fields that say nothing about the map are passed over.
+    """The `Config` that a config.json of Llama's family describes. Fields that do not concern the map are ignored.
 
-    ValueError or TypeError for a field that is missing or asks for what the model does not do.
+    ValueError or TypeError for a field that is missing or asks for something that the model cannot do.
 
     >>> llama_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 8, "intermediate_size": 20, "num_hidden_layers": 1,
     ...               "num_attention_heads": 2, "max_position_embeddings": 16, "rope_theta": 500000.0}).rope_base
@@ -94,13 +94,13 @@ def llama_config(fields: Mapping[str, Any]) -> Config:
 
 
 def usual(config: Config) -> Config:
-    """The same settings; as many heads of keys as of queries, and a width of the heads that is the usual one, are left unsaid."""
+    """The same settings, with the number of key heads and the width of the heads set to None if they have their usual values."""
     c = plain_heads(config)
     return c.replace(n_kv_heads=None) if c.n_kv_heads == c.n_heads else c
 
 
 def activation(said: Mapping[str, Any]) -> str:
-    """Our name of the activation; ValueError for an unknown one. In Gemma's files "gelu" is what is called "gelu_pytorch_tanh" elsewhere."""
+    """Our name for the activation; ValueError for an unknown one. In Gemma's files, "gelu" means what is called "gelu_pytorch_tanh" elsewhere."""
     name = said["hidden_act"]
     expects_one_of("hidden_act", name, tuple(HUB_ACTIVATIONS))
     return "gelu_tanh" if said["model_type"] == "gemma" and name == "gelu" else HUB_ACTIVATIONS[name]
@@ -108,7 +108,7 @@ def activation(said: Mapping[str, Any]) -> str:
 
 def rotation(said: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """(base, scaling), from the fields of older files (rope_theta, rope_scaling) or of newer ones (rope_parameters). ValueError for a
-    scaling that the model does not do."""
+    scaling that the model does not have."""
     rope = said.get("rope_scaling") or said.get("rope_parameters") or {}
     expects(isinstance(rope, dict), "rope_parameters", repr(rope), "a table")
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -128,7 +128,7 @@ def rotation(said: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
 
 def window(said: Mapping[str, Any]) -> int | None:
-    """How many rows a row sees, the same in all blocks; None for all. ValueError where only some blocks have a window."""
+    """How many rows a row sees, the same in all blocks; None for all. ValueError if only some blocks have a window."""
     family, L = said["model_type"], said["num_hidden_layers"]
     if family not in ("qwen2", "qwen3"):
         return said["sliding_window"] if family in ("mistral", "mixtral") else None
@@ -145,7 +145,7 @@ def window(said: Mapping[str, Any]) -> int | None:
 
 
 def family_of(config: Config) -> str:
-    """The first family that may have such settings."""
+    """The first family that can have these settings."""
     if config.n_experts is not None:
         return "mixtral"
     if config.qk_norm:
@@ -158,7 +158,7 @@ def family_of(config: Config) -> str:
 
 
 def llama_fields(config: Config, family: str | None = None) -> dict[str, Any]:
-    """The config.json of a model with these settings: the inverse of `llama_config`. Without a family, the first that may have them.
+    """The config.json of a model with these settings: the inverse of `llama_config`. Without a family, the first that can have them.
 
     ValueError for settings that no model of the family has.
     """
@@ -178,7 +178,7 @@ def llama_fields(config: Config, family: str | None = None) -> dict[str, Any]:
         "use_sliding_window": c.window is not None,
         "max_window_layers": 0,
         "rope_parameters": rope_fields(c),
-        "rope_theta": c.rope_base,  # for older readers, with rope_scaling
+        "rope_theta": c.rope_base,  # for older readers, as is rope_scaling
     }
     if c.rope_scaling is not None:
         fields["rope_scaling"] = rope_fields(c)
@@ -187,7 +187,7 @@ def llama_fields(config: Config, family: str | None = None) -> dict[str, Any]:
 
 
 def rope_fields(c: Config) -> dict[str, Any]:
-    """The rotation as newer files describe it."""
+    """The fields that describe the rotation in newer files."""
     s = c.rope_scaling
     if s is None:
         return {"rope_type": "default", "rope_theta": c.rope_base}

@@ -53,10 +53,10 @@ ONLY = {
     "add_final_layer_norm": (False,),
     "static_position_embeddings": (True,),
     "share_encoder_decoder_embeddings": (True, False),
-    "activation_function": tuple(sorted(HUB_ACTIVATIONS)),  # the first is meant where nothing is said
+    "activation_function": tuple(sorted(HUB_ACTIVATIONS)),  # the first is the default
 }
 UNSAID = {"dropout": 0.1, "scale_embedding": False, "tie_word_embeddings": True}
-HALVES = ("layers", "attention_heads", "ffn_dim")  # in the file once for each half
+HALVES = ("layers", "attention_heads", "ffn_dim")  # fields that the file has once for each half
 WRITTEN = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "swish"}  # an activation's name in new files
 TABLES = {  # of tokens: the file's name of each half's, and ours
     "model.encoder.embed_tokens.weight": "source_embedding.table.weight",
@@ -69,7 +69,7 @@ LAST, SHARED = "lm_head.weight", "model.shared.weight"
 
 
 def marian_preset(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
-    """The settings of a Marian model: those of 2017, with SiLU, biases everywhere, and positions whose sines come before all
+    """The settings of a Marian model: those of 2017, but with SiLU, biases everywhere, and positions with all sines before all
     cosines. (T-pe-halves)
     """
     settings: dict[str, Any] = {"activation": "silu", "pe_halves": True, "qkv_bias": True, "out_bias": True, "tied": True}
@@ -77,8 +77,8 @@ def marian_preset(vocab_size: int, **changes: Any) -> EncoderDecoderConfig:
 
 
 def marian_config(fields: Mapping[str, Any]) -> EncoderDecoderConfig:
-    """The settings that a config.json of Marian describes. ValueError or TypeError for a field that is missing or asks for what
-    the model does not do.
+    """The settings that a config.json of Marian describes. ValueError or TypeError for a field that is missing or asks for something
+    that the model cannot do.
     """
     expects_only(fields, ONLY)
     fields = UNSAID | dict(fields)
@@ -123,7 +123,7 @@ def marian_fields(config: EncoderDecoderConfig) -> dict[str, Any]:
 
 
 def marian_pairs(config: EncoderDecoderConfig) -> list[Pair]:
-    """The names of a Marian model with these settings."""
+    """The pairs of names (the file's and ours) for a Marian model with these settings."""
     shared = config.source_vocab_size is None
     tables = {SHARED: "embedding.table.weight"} if shared else TABLES
     last = {} if config.tied else {LAST: "unembedding.weight"}
@@ -131,14 +131,14 @@ def marian_pairs(config: EncoderDecoderConfig) -> list[Pair]:
 
 
 def copies_in(config: EncoderDecoderConfig) -> dict[str, str]:
-    """{name of a tensor: name of the one that it is a copy of}, in a file of Marian with these settings."""
+    """{name of a tensor: name of the tensor that it copies}, in a file of Marian with these settings."""
     shared = config.source_vocab_size is None
     original = SHARED if shared else "model.decoder.embed_tokens.weight"
     return ({LAST: original} if config.tied else {}) | (dict.fromkeys(TABLES, SHARED) if shared else {})
 
 
 def table_of_positions(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> Float[Tensor, "M d"]:
-    """The table of positions, which is computed; ValueError when it would be far greater than the weights."""
+    """The table of positions, which is computed; ValueError if it would be far larger than the weights."""
     most = max(1 << 24, sum(w.numel() for w in tensors.values())) // c.d_model
     expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
     return EncoderDecoder.positions(c).table
@@ -150,10 +150,10 @@ def table_of_positions(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -
 def load_marian(
     name_or_folder: str | os.PathLike[str], *, revision: str | None = None
 ) -> tuple[EncoderDecoder, MarianTokenizer | None]:
-    """(model, tokenizer) from Hugging Face's files of a Marian model: those in a folder, or those of that name on the hub.
+    """(model, tokenizer) from Hugging Face's files of a Marian model, in a folder or under a name on the hub.
     (T-marian-weights)
 
-    The tokenizer is None when the folder has no vocab.json. Errors as in `load_gpt2`; ImportError where there is one and the
+    The tokenizer is None if the folder has no vocab.json. Errors as in `load_gpt2`; ImportError if there is a tokenizer and the
     library sentencepiece is missing.
     """
     folder = model_folder(name_or_folder, TOKENIZER_FILES, revision)
@@ -173,10 +173,10 @@ def load_marian(
 
 
 def save_marian(model: EncoderDecoder, folder: str | os.PathLike[str], tokenizer: MarianTokenizer | None = None) -> None:
-    """Write a new folder that `transformers` loads as a Marian model, with the tokenizer's three files when there is one.
+    """Write a new folder that `transformers` loads as a Marian model, with the tokenizer's three files if there is one.
     (T-marian-weights)
 
-    FileExistsError when the folder exists; ValueError when the model is of a kind that Marian's files cannot express.
+    FileExistsError if the folder exists; ValueError if the model is of a kind that Marian's files cannot express.
     """
     expects_kind("model", model, EncoderDecoder, "an EncoderDecoder")
     fields = marian_fields(model.config)

@@ -1,4 +1,4 @@
-"""Marian's texts: pieces of words to numbers and back, and sentences into sentences."""
+"""Marian's texts: from pieces of words to numbers and back, and translation of sentences."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ TOKENIZER_FILES = ("vocab.json", "source.spm", "target.spm")
 
 
 class MarianTokenizer(NamedTuple):
-    """Pieces of words to numbers and back. `source` and `target` are sentencepiece's processors, `start` is read before the
-    first word, `stop` ends a sentence.
+    """Marian's tokenizer: pieces of words to numbers and back. `source` and `target` are sentencepiece's processors, `start` is
+    read before the first word, `stop` ends a sentence.
     """
 
     source: Any
@@ -35,8 +35,8 @@ class MarianTokenizer(NamedTuple):
     padding: int
 
     def encode(self, sentence: str) -> list[int]:
-        """The tokens of a source sentence, with `stop` at the end; TypeError for what is no text. A model for several target
-        languages wants the language in front, as in ">>fra<< hello".
+        """The tokens of a source sentence, with `stop` at the end; TypeError for anything but a text. A model for several target
+        languages expects the language in front, as in ">>fra<< hello".
         """
         expects(isinstance(sentence, str), "sentence", repr(sentence), "a str", TypeError)
         language = re.match(r">>.+?<<", sentence)
@@ -47,7 +47,7 @@ class MarianTokenizer(NamedTuple):
         return [self.vocab.get(piece, unknown) for piece in pieces] + [self.stop]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of target tokens, up to the first `stop`; IndexError for a token that the vocabulary does not hold."""
+        """The text of target tokens, up to the first `stop`; IndexError for a token that is not in the vocabulary."""
         tokens = list(tokens)
         if self.stop in tokens:
             tokens = tokens[: tokens.index(self.stop)]
@@ -61,13 +61,13 @@ class MarianTokenizer(NamedTuple):
 
 
 def outside(numbers: Sequence[object], V: int) -> list[object]:
-    """Those of the numbers that are not whole, or not among 0, …, V − 1."""
+    """Those of the numbers that are not whole numbers from 0 to V − 1."""
     return [k for k in numbers if type(k) is not int or not 0 <= k < V]
 
 
 def checked_vocab(vocab: object, V: int, place: str) -> dict[str, int]:
-    """The vocabulary itself. ValueError that names the place unless it is a table of different numbers below V, one of them for
-    "<unk>".
+    """The vocabulary itself, after a check that it is a table of different numbers below V, one of them for "<unk>"; the ValueError
+    otherwise names the place.
     """
     if not isinstance(vocab, dict) or "<unk>" not in vocab:
         raise ValueError(f"{place}: got no number for <unk>, want Marian's vocabulary")
@@ -79,7 +79,7 @@ def checked_vocab(vocab: object, V: int, place: str) -> dict[str, int]:
 
 
 def read_processor(folder: Path, name: str) -> Any:
-    """The sentencepiece model of one language. FileNotFoundError when it is missing, ValueError when it is broken."""
+    """The sentencepiece model of one language. FileNotFoundError if it is missing, ValueError if it is broken."""
     sentencepiece, file = library("sentencepiece", "pretrained"), folder / name
     expects(file.is_file(), "folder", f"{str(folder)!r} without {name}", "it beside vocab.json", FileNotFoundError)
     try:
@@ -89,8 +89,8 @@ def read_processor(folder: Path, name: str) -> Any:
 
 
 def load_marian_tokenizer(folder: Path, fields: Mapping[str, Any]) -> MarianTokenizer:
-    """The tokenizer in a folder with source.spm, target.spm and vocab.json. FileNotFoundError when one is missing, ValueError
-    when they do not fit the model.
+    """The tokenizer in a folder with source.spm, target.spm and vocab.json. FileNotFoundError if one is missing, ValueError
+    if they do not fit the model.
     """
     source, target = (read_processor(folder, name) for name in ("source.spm", "target.spm"))
     file, V = folder / "vocab.json", fields["vocab_size"]
@@ -108,8 +108,8 @@ def load_marian_tokenizer(folder: Path, fields: Mapping[str, Any]) -> MarianToke
 def translate_marian(
     model: EncoderDecoder, tokenizer: MarianTokenizer, sentences: Sequence[str], max_new: int | None = None
 ) -> list[str]:
-    """The translations of some sentences, the likeliest token each time. `max_new` tokens at most; by default as many as the
-    model can read. TypeError for a single text, ValueError for none.
+    """The translations of these sentences, by the likeliest token at each step. `max_new` bounds their tokens; by default it is as
+    many as the model can read. TypeError for a single text, ValueError for no sentence.
     """
     expects_several("sentences", sentences, "a list of str", Sequence)
     rows, t = [tokenizer.encode(sentence) for sentence in sentences], tokenizer
@@ -118,7 +118,7 @@ def translate_marian(
     expects_positive(max_new=steps)
     device = model.embedding.table.weight.device
     source = padded(rows, t.padding).to(device)
-    key_mask = padded([[1] * len(row) for row in rows]).bool().to(device)  # a text may hold the padding's number, too
+    key_mask = padded([[1] * len(row) for row in rows]).bool().to(device)  # by lengths, since a text may contain the padding's number, too
     reader = TranslationReader(model, source, key_mask)
 
     def step(token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:

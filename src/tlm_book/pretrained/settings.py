@@ -1,4 +1,4 @@
-"""What a file may ask for that the book's models do not do, and what the book's models do that a file cannot say."""
+"""Checks for what a file may ask for that the book's models cannot do, and for what they do that a file cannot express."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def expects_only(fields: Mapping[str, Any], only: Mapping[str, Sequence[object]]) -> None:
-    """Each of these fields of a config.json has one of the values listed; where it is missing, the first is meant. ValueError
+    """Check that each of these fields of a config.json has one of the values listed; a missing field has the first. ValueError
     otherwise.
     """
     for name, choices in only.items():
@@ -22,17 +22,17 @@ def expects_only(fields: Mapping[str, Any], only: Mapping[str, Sequence[object]]
 
 
 def expects_same(config: Settings, like: Settings, kind: str) -> None:
-    """All fields of `config` are those of `like`; ValueError that names the first that is not."""
+    """Check that all fields of `config` are those of `like`; the ValueError otherwise names the first that is not."""
     for field in fields_of(config):
         got, want = getattr(config, field.name), getattr(like, field.name)
         expects(got == want, f"model.config.{field.name}", repr(got), f"{want!r}, as in every {kind}")
 
 
 def plain_heads(config: S) -> S:
-    """The same settings; a width of the heads that is the usual one is left unsaid."""
+    """The same settings, with the width of the heads set to None if it has the usual value."""
     return config.replace(d_head=None) if config.d_head == config.d_model // config.n_heads else config
 
 
 def expects_kind(argument: str, got: object, kind: type, wants: str) -> None:
-    """TypeError unless `got` is of this kind."""
+    """Check that `got` is of this kind; TypeError otherwise."""
     expects(isinstance(got, kind), argument, type(got).__name__, wants, TypeError)

@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> None:
         parser.error(f"--out: got {given.out}, which exists; want a folder that does not")
     if given.tokens is not None and given.tokens < 1:
         parser.error(f"--tokens: got {given.tokens}, want at least 1")
-    from tlm_book.small_world.learning import (  # torch is needed only here
+    from tlm_book.small_world.learning import (  # imported here, since only this needs torch
         RunSettings,
         learn_world,
     )

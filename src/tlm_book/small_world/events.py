@@ -1,4 +1,4 @@
-"""What can happen in the small world, or be said of it: what each event needs and what it changes. Written by hand."""
+"""What can happen in the small world, or be said about it: what each event requires and what it changes. Written by hand."""
 
 from dataclasses import dataclass
 
@@ -46,12 +46,12 @@ def _has(world: World, who: str, what: str) -> None:
     _need(world.where[what] == who, f"{who} does not have the {what}")
 
 
-# What is so at the beginning
+# What is the case at the beginning
 
 
 @dataclass(frozen=True)
 class Lives(Event):
-    """Whom and which places a story is of."""
+    """The people and places of a story are named."""
 
     people: tuple[str, ...]
     places: tuple[str, ...]
@@ -64,7 +64,7 @@ class Lives(Event):
 
 @dataclass(frozen=True)
 class Stays(Event):
-    """Somebody new, in a place; `too`: somebody or something else is there."""
+    """Somebody new is in a place; `too`: somebody or something else is there."""
 
     who: str
     place: str
@@ -83,7 +83,7 @@ class Stays(Event):
 
 @dataclass(frozen=True)
 class Lies(Event):
-    """A new thing or container, in a place or, if it is a thing, in a container; `too`: somebody or something else is there."""
+    """A new thing or container lies in a place or, if it is a thing, in a container; `too`: somebody or something else is there."""
 
     what: str
     where: str
@@ -105,7 +105,7 @@ class Lies(Event):
 
 @dataclass(frozen=True)
 class Holds(Event):
-    """A new thing or container in somebody's hands."""
+    """Somebody holds a new thing or container."""
 
     who: str
     what: str
@@ -140,7 +140,7 @@ class Goes(Event):
 
 @dataclass(frozen=True)
 class GoesWith(Event):
-    """Two who are together go to another place."""
+    """Two people who are together go to another place."""
 
     who: str
     other: str
@@ -154,7 +154,7 @@ class GoesWith(Event):
 
 @dataclass(frozen=True)
 class Meets(Event):
-    """Two are in one place, which may be named."""
+    """Two people are in the same place, which may be named."""
 
     who: str
     other: str
@@ -241,7 +241,7 @@ class Gives(Event):
 
 @dataclass(frozen=True)
 class Thanks(Event):
-    """Somebody thanks for what they have just been given."""
+    """Somebody says thanks for what they have just been given."""
 
     who: str
     other: str
@@ -293,12 +293,12 @@ class Tells(Event):
         _need(world.where[asked.what] == self.where, f"the {asked.what} is elsewhere")
 
 
-# What is said again
+# What is said once more
 
 
 @dataclass(frozen=True)
 class IsAt(Event):
-    """Where somebody is by then; `too`: somebody or something else is there."""
+    """It is said where somebody is at that moment; `too`: somebody or something else is there."""
 
     who: str
     place: str
@@ -312,7 +312,7 @@ class IsAt(Event):
 
 @dataclass(frozen=True)
 class IsIn(Event):
-    """Where a thing or container is by then: in a place, in a container, or with a person; `too`: somebody or something else is there."""
+    """It is said where a thing or container is at that moment: in a place, in a container, or with a person; `too`: as in `IsAt`."""
 
     what: str
     where: str
@@ -329,7 +329,7 @@ class IsIn(Event):
 
 @dataclass(frozen=True)
 class Feels(Event):
-    """How somebody is."""
+    """Somebody is in some mood."""
 
     who: str
     mood: str
@@ -369,7 +369,7 @@ class Gets(Event):
 
 @dataclass(frozen=True)
 class Begins(Event):
-    """The weather becomes so, when there is none; or it is `already` so, which is said first of all."""
+    """Some weather begins, if there was none; or there is such weather `already`, which is said before anything else."""
 
     weather: str
     already: bool = False
@@ -383,7 +383,7 @@ class Begins(Event):
 
 @dataclass(frozen=True)
 class Ends(Event):
-    """The weather is over."""
+    """The weather ends."""
 
     weather: str
 
@@ -394,7 +394,7 @@ class Ends(Event):
 
 @dataclass(frozen=True)
 class Turns(Event):
-    """It becomes a later time of the same day; after the night comes the next morning."""
+    """A later time of the same day comes; after the night comes the next morning."""
 
     time: str
 

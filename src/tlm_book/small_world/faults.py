@@ -1,4 +1,4 @@
-"""Whether a text is one of the small world: each sentence grammatical, all of them true together, every answer right. Written by hand."""
+"""Whether a text belongs to the small world: each sentence grammatical, all of them true together, every answer right. Written by hand."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
     """What `proofread` found.
 
     sentences:   how many sentences the text has, questions with their answers counted as one
-    faults:      in the text's order, those that are no sentences of the language, contradict what was told before, or answer wrongly
+    faults:      in the text's order, sentences that are not of the language, contradict what was told before, or give a wrong answer
     asked:       how many questions; askable: how many of them have an answer
     """
 
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
     @property
     def consistent(self) -> bool:
-        """No fault at all."""
+        """Whether there is no fault."""
         return not self.faults
 
     def count(self, kind: str) -> int:
@@ -43,7 +43,7 @@ class Reading(NamedTuple):
 
 
 def sentences(line: str) -> list[str]:
-    """A line's sentences; what is said within quotation marks ends none.
+    """The sentences of a line; a full stop or question mark inside quotation marks does not end a sentence.
 
     >>> sentences('"Where is the key?" Ben asked Anna. Ada was sad.')
     ['"Where is the key?" Ben asked Anna.', 'Ada was sad.']
@@ -52,7 +52,7 @@ def sentences(line: str) -> list[str]:
 
 
 class _Told(NamedTuple):
-    """A sentence, the how many-th it is, and what it says."""
+    """A sentence, its number in the text, and what it says."""
 
     number: int
     text: str
@@ -63,7 +63,7 @@ _Faults = dict[int, Fault]  # by the number of the sentence
 
 
 def _read(numbered: Iterable[tuple[int, str]], faults: _Faults) -> Iterator[_Told]:
-    """The sentences that are of the language, in the order in which they happen: one that looks back comes before the one that it follows."""
+    """The grammatical sentences, in the order in which their events happen: one that looks back comes before the sentence that it follows."""
     named = Named()
     last: _Told | None = None
     looked_back = False
@@ -88,7 +88,7 @@ def _read(numbered: Iterable[tuple[int, str]], faults: _Faults) -> Iterator[_Tol
 
 
 def _tell(told: _Told, world: World, faults: _Faults) -> World:
-    """The world after a sentence; the same world when it cannot be so."""
+    """The world after a sentence; the same world if the sentence contradicts it."""
     try:
         return world.after(told.said.event)
     except Contradiction as error:
@@ -97,7 +97,7 @@ def _tell(told: _Told, world: World, faults: _Faults) -> World:
 
 
 def _asked(line: str, world: World) -> Fault | None:
-    """What is wrong with a question and its answer."""
+    """The fault of a question with its answer; None if there is none."""
     question, _, given = line.partition("?")
     try:
         right = answer(question + "?", world)
@@ -110,8 +110,8 @@ def proofread(text: str) -> Reading:
     """Read a story with its questions, and say which sentences break the language or the world.
 
     A line is either prose or a question with its answer ("Who had the key? Anna."). A sentence with a fault leaves
-    the world as it is; the next one's pronouns may still mean whom it names. Sentences, questions and answers are one space apart.
-    TypeError for what is no text.
+    the world as it is; pronouns in the next one may still refer to whom it names. Sentences, questions and answers are one space apart.
+    TypeError for anything but a text.
     """
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
     world, faults, count, asked, askable = World(), _Faults(), 0, 0, 0

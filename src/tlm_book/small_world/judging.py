@@ -1,4 +1,4 @@
-"""How well a model knows the small world: what it writes, read by the simulator, and what it answers. Written by hand."""
+"""How well a model knows the small world: the simulator reads what it writes and checks what it answers. Written by hand."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -23,9 +23,9 @@ __all__ = ["Writing", "answer_places", "judged", "marked", "ngram_answers", "ngr
 class Writing(NamedTuple):
     """What the simulator finds in stories.
 
-    sentences, grammatical   how many sentences, and the share of them that are of the language
-    stories, consistent      how many stories, and the share of them without any fault
-    asked, right             how many questions that can be asked of their story, and the share of them rightly answered
+    sentences, grammatical   the number of sentences, and the share of them that belong to the language
+    stories, consistent      the number of stories, and the share of them without any fault
+    asked, right             the number of questions that can be asked about their story, and the share of them that are answered correctly
     """
 
     sentences: int
@@ -37,7 +37,7 @@ class Writing(NamedTuple):
 
 
 def judged(texts: Sequence[str]) -> Writing:
-    """Each story read by `proofread`. A question that cannot be asked is a sentence that is not of the language."""
+    """The findings in these stories, read by `proofread`. A question that cannot be asked counts as a sentence that is not grammatical."""
     expects_several("texts", texts, "a list of stories", Sequence)
     verdicts = [proofread(text) for text in texts]
     faults = [fault for v in verdicts for fault in v.faults]
@@ -52,7 +52,7 @@ def judged(texts: Sequence[str]) -> Writing:
 
 
 def written_stories(model: TransformerLM, tokenizer: Tokenizer, count: int, temperature: float = 1.0, seed: int = 0) -> list[str]:
-    """Stories of the model's own, from nothing to the separator; one that does not end within the context is cut after its last whole line."""
+    """Stories that the model writes from nothing, up to the separator; one that does not end within the context is cut after its last whole line."""
     chance = torch.Generator().manual_seed(seed)
     begin = [torch.empty(0, dtype=torch.long)] * count
     rows = generate(model, begin, model.config.max_len - 1, start=tokenizer.start, stop=tokenizer.start, generator=chance, temperature=temperature)
@@ -66,7 +66,7 @@ def _whole(row: list[int], tokenizer: Tokenizer) -> str:
 
 
 def marked(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
-    """A story's tokens, with the separator after them, and which of them belong to an answer."""
+    """The tokens of a story, with the separator at the end, and which of them belong to an answer."""
     tokens: list[int] = []
     of_answer: list[bool] = []
     for line in text.splitlines(keepends=True):
@@ -91,28 +91,28 @@ def answer_places(of_answer: Sequence[bool]) -> list[list[int]]:
 def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], at_once: int = 40) -> list[bool]:
     """For each question of these stories, whether every token of the answer is the likeliest one after those before it.
 
-    Questions beyond the model's context are left out. The model is left as `eval()` leaves it.
+    Questions beyond the model's context are left out. The model is in evaluation mode afterwards.
     """
     expects_several("texts", texts, "a list of stories", Sequence)
     model.eval()
     config: Any = model.config
-    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in may have no weights
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in for a model may have no weights
     found: list[bool] = []
     for first in range(0, len(texts), at_once):
         pairs = [marked(text, tokenizer) for text in texts[first : first + at_once]]
         rows = [torch.tensor(tokens)[: config.max_len] for tokens, _ in pairs]
-        x = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.start).to(device)  # what comes later changes nothing before
+        x = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.start).to(device)  # padding changes nothing before it
         hits = (model(shift(x, tokenizer.start)).argmax(-1) == x).tolist()
         for row, (_, of_answer) in zip(hits, pairs):
             found += [all(row[i] for i in places) for places in answer_places(of_answer) if places[-1] < len(row)]
     return found
 
 
-# What has no memory beyond the last few words
+# Models without memory beyond the last few words
 
 
 def ngram_answers(table: KneserNey, tokenizer: Tokenizer, texts: Sequence[str], before: Int[np.ndarray, "m"]) -> list[bool]:
-    """`rightly_answered` for a table of n-grams; `before` are the n − 1 tokens that stand before each story."""
+    """`rightly_answered` for a table of n-grams; `before` holds the n − 1 tokens that precede each story."""
     found = []
     for text in texts:
         tokens, of_answer = marked(text, tokenizer)
@@ -124,13 +124,13 @@ def ngram_answers(table: KneserNey, tokenizer: Tokenizer, texts: Sequence[str], 
 
 
 def _all_log_probs(table: KneserNey, histories: Int[np.ndarray, "K m"]) -> Float[np.ndarray, "K V"]:
-    """log p(b | h) for each history h, a row, and every token b."""
+    """log p(b | h) for each row h of `histories` and every token b."""
     V = table.vocab_size
     return table.log_probs(np.repeat(histories, V, axis=0), np.tile(np.arange(V), len(histories))).reshape(len(histories), V)
 
 
 def ngram_stories(table: KneserNey, tokenizer: Tokenizer, count: int, before: Int[np.ndarray, "m"], most: int, seed: int = 0) -> list[str]:
-    """Stories drawn from a table of n-grams, of `most` tokens at most; `before` are the n − 1 tokens that stand before each."""
+    """Stories drawn from a table of n-grams, of at most `most` tokens each; `before` holds the n − 1 tokens that precede each."""
     chance = np.random.default_rng(seed)
     rows = np.tile(before, (count, 1))
     for _ in range(most):

@@ -1,10 +1,10 @@
 """The language of the small world: one table of sentences, by which events are told and texts are read. Written by hand.
 
-A pattern is a sentence with slots. `{place:to}` stands for "to the mill" when the event's place is the mill. To tell is to fill the slots of a pattern;
-to read is to find the pattern that a sentence fits, and what stands in its slots. So whatever can be told can be read, and nothing else.
+A pattern is a sentence with slots. `{place:to}` stands for "to the mill" if the event's place is the mill. To tell an event is to fill the slots of a
+pattern; to read a sentence is to find the pattern that it fits and the contents of the slots. So whatever can be told can be read, and nothing else.
 
-"She" and "he" at the beginning of a sentence mean the one woman or man whom the sentence before names; "it" means the one thing or container that it names.
-"There" means the place that was named last.
+"She" and "he" at the beginning of a sentence mean the one woman or man whom the previous sentence names; "it" means the one thing or container
+that it names. "There" means the place that was named last.
 """
 
 import re
@@ -35,12 +35,12 @@ __all__ = ["BEFORE", "TELLINGS", "Named", "NotGrammatical", "Pattern", "Sentence
 
 
 class NotGrammatical(Exception):
-    """No pattern fits."""
+    """Raised if a sentence fits no pattern, or if a question has no answer."""
 
 
 @dataclass
 class Named:
-    """Whom and what a sentence names, in order, and the place that has been named last; the next one's pronouns are read by it."""
+    """The people and things that a sentence names, in order, and the place that was named last: what the next sentence's pronouns may mean."""
 
     people: list[str] = field(default_factory=list)
     things: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Named:
                 group.append(name)
 
     def meant_by(self, pronoun: str) -> str:
-        """The one that a pronoun stands for."""
+        """The name that a pronoun stands for."""
         fitting = self.things if pronoun == "it" else [who for who in self.people if PEOPLE[who] == pronoun]
         if len(fitting) != 1:
             raise NotGrammatical(f"{pronoun!r} could mean {said(fitting) if fitting else 'nobody'}")
@@ -133,7 +133,7 @@ _COMES = {"morning": "Morning came.", "noon": "Noon came.", "afternoon": "The af
 
 
 class Sentence(NamedTuple):
-    """What a sentence says: the event, whether it happened before the last one, and whom and what it names."""
+    """What a sentence says: the event, whether it happened before the previous one, and whom and what the sentence names."""
 
     event: Event
     before: bool
@@ -151,11 +151,11 @@ class Pattern(NamedTuple):
 
     @property
     def too(self) -> bool:
-        """Whether it says that somebody or something else is there."""
+        """Whether the pattern says that somebody or something else is there, too."""
         return self.text.endswith(TOO)
 
 
-# A slot's form in a regular expression; which nouns and names stand there is looked up afterwards.
+# The forms of slots as regular expressions; the nouns and names in them are looked up afterwards.
 _COLOURED = f"(?:(?:{'|'.join(COLOURS)}) )?" + r"\w+"
 _THE, _A, _AT = r"the \w+", f"an? {_COLOURED}", r"(?:in|at|on|by) the \w+|with \w+"
 _EXPRESSIONS = {
@@ -165,7 +165,7 @@ _EXPRESSIONS = {
 
 
 def lowered(sentence: str) -> str:
-    """The sentence without the capital of its beginning; names keep theirs. NotGrammatical when it has none."""
+    """The sentence without its initial capital, which names keep. NotGrammatical if it has none."""
     start = 1 if sentence.startswith('"') else 0
     word = re.match(r"\w*", sentence[start:])[0]  # type: ignore[index]
     if not word[:1].isupper():
@@ -174,7 +174,7 @@ def lowered(sentence: str) -> str:
 
 
 def raised(sentence: str) -> str:
-    """The sentence with a capital."""
+    """The sentence with an initial capital."""
     start = 1 if sentence.startswith('"') else 0
     return sentence[:start] + sentence[start].upper() + sentence[start + 1 :]
 
@@ -192,7 +192,7 @@ def compiled(kind: type, text: str, before: bool = False) -> Pattern:
 
 @cache
 def patterns() -> dict[tuple[type, bool], list[Pattern]]:
-    """All patterns, by the kind of event and by whether they look back. Where an event has `too`, each has a twin that says so at its end."""
+    """All patterns, by the kind of event and by whether they look back. For an event with a field `too`, each has a twin that ends with the word."""
     twins = lambda kind, texts: [*texts, *(text[:-1] + TOO for text in texts)] if hasattr(kind, "too") else texts
     return {
         (kind, before): [compiled(kind, text, before) for text in twins(kind, texts)]
@@ -205,12 +205,12 @@ def patterns() -> dict[tuple[type, bool], list[Pattern]]:
 
 
 def _phrase(form: str, value: Any, colour: str, before: Named, plain: bool) -> str:
-    """A slot's value in words; the colour is that of what is new. `plain`: without pronouns."""
+    """The value of a slot in words; `colour` is that of a new thing, `plain` means without pronouns."""
     match form:
         case "subject" | "object":
             pronoun = None if plain else before.pronoun(value)
             return pronoun or _phrase("name" if form == "subject" else "the", value, colour, before, plain)
-        case "the":  # a colour is told once, with "a"
+        case "the":  # a colour is told only once, with "a"
             return f"the {value}"
         case "a":
             return article(f"{colour} {value}".lstrip())
@@ -228,7 +228,7 @@ def _phrase(form: str, value: Any, colour: str, before: Named, plain: bool) -> s
 
 
 def fill(pattern: Pattern, event: Any, before: Named, plain: bool) -> tuple[str, Named]:
-    """The event in this pattern's words, and whom and what they name; `before` is what the sentence before it names."""
+    """The event in the words of this pattern, and whom and what they name; `before` is what the previous sentence names."""
     if pattern.kind in (w.Begins, w.Ends, w.Turns):
         return _sky(event), Named(place=before.place)
     named, text = Named(place=before.place), pattern.text
@@ -242,7 +242,7 @@ def fill(pattern: Pattern, event: Any, before: Named, plain: bool) -> tuple[str,
 
 
 def _after(pattern: Pattern, named: Named) -> Named:
-    """What a sentence leaves to the next: "It is in the box" speaks of a thing that it does not name, so "it" means nothing after it."""
+    """What the next sentence may refer to: "It is in the box" speaks of a thing without naming it, so "it" means nothing after such a sentence."""
     return replace(named, things=[]) if pattern.kind is w.Tells else named
 
 
@@ -269,13 +269,13 @@ def _new(phrase: str) -> tuple[str, str]:
 
 
 def _value(form: str, name: str, phrase: str, before: Named) -> Any:
-    """What stands in a slot."""
+    """The value of a slot, read from a phrase."""
     match form:
         case "name" | "subject":
             return before.meant_by(phrase) if phrase in ("she", "he") else _one_of(phrase, PEOPLE)
         case "the" | "object":
             return before.meant_by("it") if phrase == "it" else _one_of(phrase.removeprefix("the "), _NOUNS)
-        case "a":  # a trade; what is new, and may have a colour, see `_new`
+        case "a":  # a trade; a new thing, which may have a colour, is read by `_new`
             return _one_of(_without_article(phrase), TRADES)
         case "to":
             return _one_of(phrase.split()[-1], PLACES)
@@ -318,7 +318,7 @@ def _at(phrase: str) -> str:
 
 @cache
 def _skies() -> dict[str, Event]:
-    """The sentences without slots."""
+    """{sentence: its event} for the sentences without slots."""
     found: dict[str, Event] = {_COMES[time]: w.Turns(time) for time in TIMES}
     for weather, (is_so, begins, ends) in WEATHER.items():
         found |= {is_so: w.Begins(weather, already=True), begins: w.Begins(weather), ends: w.Ends(weather)}
@@ -333,7 +333,7 @@ def _fitting(sentence: str) -> Iterator[tuple[Pattern, re.Match[str]]]:
 
 
 def read(sentence: str, before: Named) -> Sentence:
-    """What a sentence says; `before` is what the sentence before it names. NotGrammatical when it is no sentence of the language."""
+    """What a sentence says; `before` is what the previous sentence names. NotGrammatical if it is not a sentence of the language."""
     if sentence in _skies():
         return Sentence(_skies()[sentence], False, Named(place=before.place))
     why = NotGrammatical("no such sentence")

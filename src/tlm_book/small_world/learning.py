@@ -1,10 +1,12 @@
-"""Training the model of the small world, lesson by lesson; stopped, it goes on where it was. Written by hand.
+"""Training the model of the small world, lesson by lesson; a run that was stopped goes on where it was. Written by hand.
 
     python -m tlm_book.small_world --out world --compile
 
 The model that comes with the book was made so, in 90 minutes on two cores of an AMD EPYC, beside other work.
 """
 
+import dataclasses
+import math
 import os
 import random
 import time
@@ -17,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_numbers, expects_positive, expects_whole
+from tlm_book.files import free_folder
 from tlm_book.loss import shift
 from tlm_book.small_world.judging import rightly_answered
 from tlm_book.small_world.lessons import (
@@ -43,13 +46,13 @@ __all__ = ["SETTINGS", "RunSettings", "learn_world", "rate", "settings", "share_
 
 
 class RunSettings(NamedTuple):
-    """What does not change from lesson to lesson.
+    """The settings that do not change from lesson to lesson.
 
-    vocab_size, stories   of the tokenizer, and how many stories it learns from
-    tokens                how many are read in all
+    vocab_size, stories   the size of the tokenizer, and the number of stories from which it is learned
+    tokens                the number of tokens that the model reads in all
     lr, lr_beside         the rates of Muon and of AdamW, reached after `warmup` steps; over the last share `cooling` of the tokens
-                          they fall in a line to `lowest` of themselves
-    every                 steps from one look at new stories to the next
+                          they fall linearly to the fraction `lowest` of themselves
+    every                 steps from one test on new stories to the next
     """
 
     vocab_size: int = 1792
@@ -68,7 +71,7 @@ SETTINGS = RunSettings()  # those of the model that comes with the book
 
 
 def settings(vocab_size: int = SETTINGS.vocab_size) -> Config:
-    """The model: 0.96 million weights in eight blocks, with what has become usual since 2020."""
+    """The model's settings: 0.96 million weights in eight blocks, with the choices that have become usual since 2020."""
     return Config(
         vocab_size, d_model=112, d_ff=200, n_layers=8, n_heads=4, max_len=352, activation="gelu", norm_kind="rms", eps=1e-5, eps_mode="inside",
         pe="rotary", qk_norm=True, tied=True, embed_scale=True, out_bias=False, unembed_bias=False, ff_bias=False,
@@ -76,18 +79,19 @@ def settings(vocab_size: int = SETTINGS.vocab_size) -> Config:
 
 
 def world_tokenizer(vocab_size: int, count: int = SETTINGS.stories, seed: int = 0) -> Tokenizer:
-    """Learned from stories of all levels: nearly every word is one token."""
+    """A tokenizer learned from stories of all levels: nearly every word is one token."""
     return Tokenizer.train(stories(count, seed), vocab_size)
 
 
 def rate(step: int, tokens: int, s: RunSettings) -> float:
-    """What the learning rates are multiplied by at a step before which so many tokens were read: up, level, down."""
+    """The factor of the learning rates at this step, before which `tokens` tokens were read: it rises, stays at 1 and falls."""
     left = max(0, s.tokens - tokens) / (s.cooling * s.tokens)
     return min((step + 1) / s.warmup, 1.0, s.lowest + (1 - s.lowest) * left)
 
 
 def share_right(kind: Level | str, model: TransformerLM, tokenizer: Tokenizer, count: int = 40) -> float:
-    """The share of what is answered (copied) rightly in new rows of this kind, always the same ones."""
+    """The share of right answers (or copies) in `count` new rows of this kind, always the same ones; ValueError for a count below 1."""
+    expects_positive(count=count)
     chance = random.Random("held out")
     if kind == COPY:
         found = _rightly_copied(model, tokenizer, chance)
@@ -106,7 +110,7 @@ def _rightly_copied(model: TransformerLM, tokenizer: Tokenizer, chance: random.R
 
 
 class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
-    """The batches of a lesson from a step on; of k workers each makes every k-th."""
+    """The batches of a lesson from a given step on; each of k workers makes every k-th batch."""
 
     def __init__(self, lesson: Lesson, tokenizer: Tokenizer, seed: int, step: int) -> None:
         self.lesson, self.tokenizer, self.seed, self.step = lesson, tokenizer, seed, step
@@ -119,7 +123,7 @@ class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
 
 
 class _Course:
-    """The state of a run: everything that goes on when it is taken up again."""
+    """The state of a run: everything that is kept when it is stopped and taken up again."""
 
     def __init__(self, s: RunSettings, lessons: Sequence[Lesson], config: Config | None, device: str, compile: bool) -> None:
         self.s, self.lessons = s, lessons
@@ -137,8 +141,8 @@ class _Course:
     _NUMBERS = ("step", "tokens", "lesson", "since", "seconds", "log")
 
     def asked_for(self) -> dict[str, Any]:
-        """What a run that is taken up again must have in common with the one that was stopped."""
-        return {**self.s._asdict(), "lessons": repr(self.lessons), "config": repr(self.model.config)}
+        """The settings that must be the same when a stopped run is taken up again."""
+        return {**self.s._asdict(), "lessons": repr(tuple(self.lessons)), "config": dataclasses.asdict(self.model.config)}
 
     def keep(self, path: Path) -> None:
         part = path.with_name(path.name + ".part")
@@ -148,8 +152,10 @@ class _Course:
 
     def take_up(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True, map_location=next(self.model.parameters()).device)
+        asked_for = kept["asked_for"]
+        asked_for["config"] = dataclasses.asdict(Config(**asked_for["config"]))  # what `Config` did not know then has its default
         for name, wanted in self.asked_for().items():
-            expects((begun := kept["asked_for"][name]) == wanted, name, wanted, f"{begun}, with which {path} was begun; or another folder")
+            expects((begun := asked_for[name]) == wanted, name, wanted, f"{begun}, with which {path} was begun; or another folder")
         self.model.load_state_dict(kept["model"])
         self.optimizer.load_state_dict(kept["optimizer"])
         for name in self._NUMBERS:
@@ -163,7 +169,7 @@ class _Course:
         )
 
     def advance(self) -> float | Tensor:
-        """One step; its loss."""
+        """Take one step; returns its loss."""
         begun = time.perf_counter()
         tokens, weights = self.next_batch()
         read = shift(tokens, self.tokenizer.start)
@@ -181,7 +187,7 @@ class _Course:
         return loss
 
     def set_rates(self, now: float) -> None:
-        """So large a part of each rate; a recorded step reads its rates where they stood."""
+        """Set each rate to the fraction `now` of itself; a recorded step reads its rates from the same memory, so tensors are filled."""
         for group, lr in zip(self.optimizer.param_groups, self.rates):
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(lr * now)
@@ -189,7 +195,7 @@ class _Course:
                 group["lr"] = lr * now
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
-        """Of this lesson. A GPU waits for nothing: while it computes, some processes write."""
+        """The next batch of this lesson. A GPU need not wait for it: other processes make batches while it computes."""
         if self.batches is None:
             workers = min(8, (os.cpu_count() or 2) - 1) if next(self.model.parameters()).is_cuda else 0
             source = _Batches(self.lessons[self.lesson], self.tokenizer, self.s.seed, self.step)
@@ -198,7 +204,7 @@ class _Course:
         return tokens, weights
 
     def look(self, loss: float) -> str:
-        """Judge the model on new rows of this lesson, of those before it and of the next; perhaps the lesson is over. What there is to say."""
+        """Test the model on new rows of this lesson, the earlier ones and the next, and end the lesson if it is over; returns a line to print."""
         begun, lesson = time.perf_counter(), self.lessons[self.lesson]
         kinds = dict.fromkeys(one.kinds[-1] for one in self.lessons[: self.lesson + 2])
         right = {kind: share_right(kind, self.model, self.tokenizer) for kind in kinds}
@@ -208,6 +214,17 @@ class _Course:
         if (right[lesson.kinds[-1]] >= lesson.enough or self.step - self.since >= lesson.most) and self.lesson + 1 < len(self.lessons):
             self.lesson, self.since, self.batches = self.lesson + 1, self.step, None
         return f"{said}  {self.seconds / 60:.1f} min"
+
+
+def _expects_settings(s: RunSettings) -> None:
+    """Check for counts of 1 or more, rates above 0, shares from 0 to 1, and a whole number as seed; ValueError or TypeError otherwise."""
+    expects_positive(vocab_size=s.vocab_size, stories=s.stories, tokens=s.tokens, warmup=s.warmup, every=s.every)
+    expects_numbers(lr=s.lr, lr_beside=s.lr_beside, cooling=s.cooling, lowest=s.lowest)
+    expects_whole(seed=s.seed)
+    for name, rate_ in (("lr", s.lr), ("lr_beside", s.lr_beside)):
+        expects(0 < rate_ < math.inf, name, rate_, "a finite number > 0")
+    expects(0 < s.cooling <= 1, "cooling", s.cooling, "a share above 0, at most 1")
+    expects(0 <= s.lowest <= 1, "lowest", s.lowest, "a share from 0 to 1")
 
 
 def learn_world(
@@ -221,16 +238,15 @@ def learn_world(
 ) -> Path:
     """Train the model of the small world and write it to the folder `out`, which does not exist yet.
 
-    Beside it stands `out`.state while it trains; when that file exists, it goes on from there. Ctrl-C keeps it.
-    `config` is `settings` of the tokenizer's size when it is None. On a GPU each lesson's step is recorded once (`RecordedStep`) and `compile` has no
-    effect; on a CPU it asks torch.compile for the step, which wants a compiler for C++. FileExistsError for a folder that exists, ValueError for settings
-    below 1, for `cooling` outside (0, 1], for a lesson whose rows are longer than the model reads, and for a run that was begun with others.
+    While it trains, the file `out`.state beside the folder holds the state; if it exists, the run goes on from there. Ctrl-C keeps it.
+    If `config` is None, it is `settings` for the size of the tokenizer. On a GPU each lesson's step is recorded once (`RecordedStep`) and `compile`
+    has no effect; on a CPU, `compile` compiles the step by torch.compile, which needs a C++ compiler. FileExistsError if the folder exists,
+    ValueError for settings out of range, for no lessons, for a lesson whose rows are longer than the model reads, and for a run that was begun
+    with other settings.
     """
-    expects_positive(vocab_size=s.vocab_size, stories=s.stories, tokens=s.tokens, warmup=s.warmup, every=s.every)
-    expects(0 < s.cooling <= 1, "cooling", s.cooling, "a share above 0, at most 1")
-    out = Path(out)
-    if out.exists():
-        raise FileExistsError(f"out: got {out}, which exists; want a folder that does not")
+    _expects_settings(s)
+    expects(len(lessons) > 0, "lessons", "none", "at least one")
+    out = free_folder(out, "out")
     course, kept = _Course(s, lessons, config, device, compile), out.with_name(out.name + ".state")
     longest, fits = max(lesson.context for lesson in lessons), course.model.config.max_len
     expects(longest <= fits, "lessons", f"rows of {longest} tokens", f"rows of at most {fits}, the model's max_len")

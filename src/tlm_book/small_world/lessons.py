@@ -1,4 +1,4 @@
-"""What the model of the small world learns from, from small to large: copying, facts, and stories in which more and more happens. Written by hand."""
+"""The lessons that the model of the small world takes, in order: copying, facts, and stories in which more and more happens. Written by hand."""
 
 import random
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from tlm_book.tokenization import Tokenizer
 
 __all__ = ["COMPANY", "COPY", "FACTS", "LESSONS", "Lesson", "batch_of", "company", "copied", "facts", "row_of", "text_of"]
 
-COPY, FACTS, COMPANY = "copy", "facts", "company"  # rows that are no stories: see `copied`, `facts` and `company`
+COPY, FACTS, COMPANY = "copy", "facts", "company"  # rows that are not stories: see `copied`, `facts` and `company`
 
 
 class Lesson(NamedTuple):
-    """Each row of a step is of one of these kinds, in turn: a level of stories, COPY, FACTS or COMPANY.
+    """A lesson: the rows of a step take these kinds in turn, each a level of stories, COPY, FACTS or COMPANY.
 
-    context, batch   how many tokens a row has, and a step rows
-    enough, most     it ends when the share of right answers in new rows of its last kind reaches `enough`, or after `most` steps
+    context, batch   the number of tokens in a row, and of rows in a step
+    enough, most     the lesson ends when the share of right answers in new rows of its last kind reaches `enough`, or after `most` steps
     """
 
     kinds: tuple[Level | str, ...]
@@ -34,8 +34,8 @@ class Lesson(NamedTuple):
     most: int = 100_000
 
 
-THREE = Level(3, 3, 0, 2, 0, 8, plain=True)  # nothing happens: who is where, and what
-DEEDS, BUSY = Level(2, 3, 0, 2, 4, 2, plain=True), Level(2, 3, 1, 3, 4, 3)  # much happens to few
+THREE = Level(3, 3, 0, 2, 0, 8, plain=True)  # nothing happens: the story says who and what is where
+DEEDS, BUSY = Level(2, 3, 0, 2, 4, 2, plain=True), Level(2, 3, 1, 3, 4, 3)  # much happens to few people
 L0, L1, L2, L3, _ = LEVELS
 LESSONS = (
     Lesson((COPY,), 64, 24),
@@ -46,19 +46,19 @@ LESSONS = (
     Lesson((COPY, COMPANY, THREE, L0, DEEDS, L1, BUSY, L2, L2), 256, 8, 0.8, most=1200),
     Lesson((L0, L1, L2, BUSY, COMPANY, L3, L3, L0, L1, L2, BUSY, L2, L3, L3), 336, 7),
 )
-MORE, QUESTIONS = 0.3, 8  # so large a share of the stories has as many questions while learning, the others as many as their level has
-ANSWER = 4.0  # how much a token of an answer weighs; one of the story weighs 1 (the loss is a weighted mean: only their ratio counts)
+MORE, QUESTIONS = 0.3, 8  # this share of the stories to learn from has this many questions, the others as many as their level says
+ANSWER = 4.0  # the weight of a token of an answer; one of the story has weight 1 (the loss is a weighted mean: only the ratio counts)
 
 
 def copied(n: int, vocab_size: int, chance: random.Random) -> tuple[list[int], list[float]]:
-    """A row in which 8 to 24 tokens drawn at random come again and again; only what is repeated weighs."""
+    """A row that repeats 8 to 24 random tokens again and again, and weights that are 0 for all but the repetitions."""
     k = chance.randrange(8, 25)
     again = [chance.randrange(vocab_size) for _ in range(k)] * (n // k + 1)
     return again[:n], ([0.0] * (k + 1) + [1.0] * n)[:n]
 
 
 def facts(chance: random.Random) -> str:
-    """Who or what was where, each told in the same words and asked once."""
+    """A text that says who or what was where, each in the same words, and asks for each once."""
     names = chance.sample(list(PEOPLE), k=chance.randint(2, 6)) if chance.random() < 0.5 else ["the " + x for x in chance.sample(list(THINGS), k=chance.randint(2, 6))]
     where = {name: chance.choice(list(PLACES)) for name in names}
     told = " ".join(f"{name[0].upper()}{name[1:]} was {PLACES[p]} the {p}." for name, p in where.items())
@@ -67,7 +67,7 @@ def facts(chance: random.Random) -> str:
 
 
 def company(chance: random.Random) -> str:
-    """Who was where, and who was with whom."""
+    """A text that says who was where and asks who was with whom."""
     names, places = chance.sample(list(PEOPLE), k=chance.randint(2, 5)), chance.sample(list(PLACES), k=2)
     world = World()
     for name in names:
@@ -78,14 +78,14 @@ def company(chance: random.Random) -> str:
 
 
 def text_of(kind: Level | str, chance: random.Random) -> str:
-    """A story of this level, FACTS or COMPANY, with its questions."""
+    """A text of this kind with its questions: a story of a level, FACTS or COMPANY."""
     if isinstance(kind, Level):
         return story(kind, chance)
     return facts(chance) if kind == FACTS else company(chance)
 
 
 def row_of(kind: Level | str, n: int, tokenizer: Tokenizer, chance: random.Random) -> tuple[list[int], list[float]]:
-    """A row of n tokens of this kind and how much each weighs: in stories a token of an answer `ANSWER` and any other 1, in FACTS and COMPANY only answers."""
+    """A row of n tokens of this kind and their weights: `ANSWER` for tokens of answers; for others, 1 in stories and 0 in FACTS and COMPANY."""
     if kind == COPY:
         return copied(n, len(tokenizer), chance)
     other = 1.0 if isinstance(kind, Level) else 0.0
@@ -99,7 +99,7 @@ def row_of(kind: Level | str, n: int, tokenizer: Tokenizer, chance: random.Rando
 
 
 def batch_of(lesson: Lesson, tokenizer: Tokenizer, seed: int, step: int) -> tuple[Int[Tensor, "batch n"], Float[Tensor, "batch n"]]:
-    """New rows, the kinds in turn, and how much each token weighs; the same for the same seed and step."""
+    """New rows, whose kinds take turns, and the weights of their tokens; the same for the same seed and step."""
     chance = random.Random(f"{seed} {step}")
     first = step * lesson.batch
     rows = [row_of(lesson.kinds[(first + i) % len(lesson.kinds)], lesson.context, tokenizer, chance) for i in range(lesson.batch)]

@@ -1,8 +1,8 @@
-"""What can be asked of a story, and the one right answer to each question. Written by hand.
+"""What can be asked about a story, and the one right answer to each question. Written by hand.
 
-Lists name people and things in the order in which the story introduced them. What somebody has, or what is in a container, is what is there itself, not what is
-in it in turn. What somebody wanted can be asked until they are said to have it. Before a place means before one came there last; the simulator
-asks so only when one came there once.
+Lists name people and things in the order in which the story introduced them. What somebody has, or what is in a container, does not include what
+these things contain in turn. What somebody wanted can be asked until they are said to have it. "Before" a place means before one came there last;
+the simulator asks this only if one came there once.
 """
 
 import re
@@ -26,7 +26,7 @@ __all__ = ["QUESTIONS", "Question", "answer", "askable"]
 
 
 class Question(NamedTuple):
-    """A question with up to two names in it: what they name, the answer, when it makes sense, and when no reader could take it otherwise."""
+    """A question with up to two names in it: the sorts of the names, the answer, when it makes sense, and when it is unambiguous."""
 
     text: str
     sorts: tuple[str, ...]
@@ -53,7 +53,7 @@ def _where(world: World, what: str) -> str:
 
 
 def _company(world: World, who: str) -> str:
-    """Aloud: first where `who` was, then where the others were, "too" in the same place; last who those were."""
+    """The answer, reasoned aloud: where `who` was, then where the others were, with "too" for the same place; at the end, who these were."""
     here = world.where[who]
     others = [name for name in world.all("person") if name != who]
     beside = [name for name in others if world.where[name] == here]
@@ -125,7 +125,7 @@ def askable(world: World) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def answer(question: str, world: World) -> str:
-    """The right answer. NotGrammatical when it is no question of the language, or has no answer in this world.
+    """The right answer to a question. NotGrammatical if it is not a question of the language, or has no answer in this world.
 
     >>> from tlm_book.small_world.events import Goes, Stays
     >>> answer("Where was Anna before the hill?", World().after(Stays("Anna", "mill")).after(Goes("Anna", "hill")))

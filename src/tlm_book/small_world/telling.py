@@ -1,4 +1,4 @@
-"""Stories that happen: people with wishes, in a small world, and what can be asked of them. Written by hand."""
+"""Stories of people with wishes in a small world, and questions about them. Written by hand."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ __all__ = ["LEVELS", "Level", "stories", "story"]
 
 
 class Level(NamedTuple):
-    """How large a story is: how many of each it has, how many small plots happen, how many questions are asked."""
+    """The size of a story: how many people, places, containers and things it has, how many small plots happen, how many questions are asked."""
 
     people: int
     places: int
@@ -41,7 +41,7 @@ class Level(NamedTuple):
     things: int
     plots: int
     questions: int
-    plain: bool = False  # neither pronouns, colours, trades, manners of going, looks back, weather, times of day nor moods
+    plain: bool = False  # without pronouns, colours, trades, manners of going, looks back, weather, times of day and moods
 
 
 LEVELS = (
@@ -53,17 +53,17 @@ LEVELS = (
 )
 
 
-# What a story needs, and what there are words for.
+# The least that a story needs, and the most for which there are words.
 _RANGES = {"people": (2, len(PEOPLE)), "places": (2, len(PLACES)), "containers": (0, len(CONTAINERS)), "things": (1, len(THINGS)), "plots": (0, 100), "questions": (0, 100)}
 
 _OF_THINGS = (w.Lies, w.Takes, w.TakesOut, w.PutsIn, w.PutsDown, w.Gives, w.IsIn)  # after these it is clear where a thing is
 
 
 class _Stage:
-    """A world, what has happened in it, and chance.
+    """A world, the events so far, and a source of chance.
 
-    clear    (name, where): who and what has lately been said to be where; a plot says again what is not
-    here     the place that was named last; lately: what was placed by the event that named it
+    clear    pairs (name, where) for which it has lately been said where the named one is; a plot repeats what is not clear
+    here     the place that was named last; lately: the pairs that were placed by the event that named it
     """
 
     def __init__(self, level: Level, rng: random.Random) -> None:
@@ -83,17 +83,17 @@ class _Stage:
             self.lately |= {(name, where) for name, where in placed if where == self.here}
 
     def placed_by(self, event: Event) -> set[tuple[str, str]]:
-        """Who and what an event that has just happened says to be where: people when it names a place, things when it moves them or tells of them."""
+        """The pairs (name, where) that the event that has just happened tells: people if it names a place, things if it moves or mentions them."""
         of_people, of_things = bool(getattr(event, "place", "")), isinstance(event, _OF_THINGS)
         names = [name for key in ("who", "other", "what", "container") if (name := getattr(event, key, ""))]
         return {(name, self.world.where[name]) for name in names if (of_people if sort_of(name) == "person" else of_things)}
 
     def begin_plot(self) -> None:
-        """Only what was placed when a place was named last is still clear."""
+        """Begin a plot: only what was placed by the event that named a place last is still clear."""
         self.clear = set(self.lately)
 
     def recall(self, name: str, surely: bool = False) -> None:
-        """Say where somebody or something is, and what bears it, `surely` or unless that is clear; once a container is named, where it stands is said, too."""
+        """Say where somebody or something is, `surely` or unless it is clear; likewise its bearer; of a container that is named, always."""
         where = self.world.where[name]
         if surely := surely or (name, where) not in self.clear:
             too = where == self.here and self.lately_beside(name)
@@ -106,13 +106,13 @@ class _Stage:
         self.recall(who, surely=(who, self.world.where[who]) not in self.lately)
 
     def lately_beside(self, name: str) -> bool:
-        """Whether the event that named a place last put somebody or something else there, who or which is still there."""
+        """Whether somebody or something else that the event that named a place last put there is still there."""
         return any(other != name and self.world.where[other] == self.here for other, _ in self.lately)
 
     # steps
 
     def go(self, who: str, place: str = "") -> None:
-        """Somebody goes to a place, if they are not there; without one to some other, perhaps in company."""
+        """Somebody goes to a place, unless they are there; if none is given, to some other place, perhaps in company."""
         if place:
             self.locate(who)
         else:
@@ -159,12 +159,12 @@ class _Stage:
         return self.rng.choice([place for place in self.places if place != self.world.where[who]])
 
     def anyone(self) -> str:
-        """Often whoever acted last."""
+        """A random person, often the one who acted last."""
         last = getattr(self.events[-1], "who", "")
         return last if last and self.rng.random() < 0.4 else self.rng.choice(self.world.all("person"))
 
     def anything(self) -> str:
-        """Not at once the same again."""
+        """A random thing, but not the same again at once."""
         last = getattr(self.events[-1], "what", "")
         return self.rng.choice([thing for thing in self.world.all("thing") if thing != last] or [last])
 
@@ -195,7 +195,7 @@ def _wish(stage: _Stage) -> None:
 
 
 def _present(stage: _Stage) -> None:
-    """Somebody brings somebody a thing, but not back to whom it came from."""
+    """Somebody brings somebody else a thing, but not to the one from whom it came."""
     who, what = stage.anyone(), stage.anything()
     other = stage.another(who)
     if other in (*stage.world.way_to(what), stage.world.giver.get((what, who))):
@@ -296,7 +296,7 @@ _CHANCES = [3.0, 2.0, 3.0, 2.0, 1.0, 2.0, 0.4, 1.0]
 
 
 def _beginning(stage: _Stage) -> None:
-    """Who is there, and what is where."""
+    """Introduce the people, and say what is where."""
     level, rng = stage.level, stage.rng
     if not level.plain and rng.random() < 0.4:
         stage.do(w.Begins(rng.choice(list(WEATHER)), already=True))
@@ -322,7 +322,7 @@ def _beginning(stage: _Stage) -> None:
 
 
 def _told(stage: _Stage) -> Iterator[str]:
-    """The sentences. Sometimes an event is told after the one that followed it."""
+    """The sentences of the story. Sometimes an event is told after the one that followed it."""
     rng, plain, named = stage.rng, stage.level.plain, Named()
     waiting: Event | None = None
     for event, following in zip(stage.events, [*stage.events[1:], None]):
@@ -350,21 +350,21 @@ def _worded(event: Event, before: bool, named: Named, rng: random.Random, plain:
 
 
 def _complete(pattern: Pattern, event: Event) -> bool:
-    """A pattern mentions the manner of going, a trade, a place, or company just when the event has one."""
+    """Whether the pattern mentions a manner of going, a trade, a place or company exactly if the event has one."""
     return pattern.too == getattr(event, "too", False) and all(
         ("{" + name in pattern.text) == bool(getattr(event, name)) for name in ("how", "trade", "place") if hasattr(event, name)
     )
 
 
 def _clear(pattern: Pattern, event: Any, named: Named) -> bool:
-    """"There" means the place that was named last."""
+    """Whether "there", if the pattern has it, means the place of the event, which must be the place that was named last."""
     return ("place", "there") not in pattern.slots or event.place == named.place
 
 
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
-    ValueError for a number that is no level, and for a `Level` with fewer than two people or places, without a thing, or larger than there are words;
-    TypeError for what is neither.
+    ValueError for a number that is not a level, and for a `Level` with fewer than two people or places, without a thing, or with more than there are
+    words for; TypeError for anything else.
 
     >>> print(story(0, random.Random(6)), end="")
     Ada and Astrid lived around the forest, the sea and the valley. Ada was in the forest. In the valley was Astrid. In the valley lay a nut, too. In the forest lay a quill. The nut was in the valley. Ada was in the forest then. Ada went to the valley. Ada took the nut in the valley. Astrid was in the valley then, too. Meanwhile Ada was in the valley, too. The nut was given to Astrid by Ada.
@@ -390,7 +390,7 @@ def story(level: Level | int, rng: random.Random) -> str:
 
 
 def _asked(stage: _Stage) -> list[str]:
-    """Questions of different kinds, each with its answer."""
+    """Random questions of different kinds, each with its answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for kind, names in askable(stage.world):
         question = QUESTIONS[kind].text.format(*names)
@@ -407,11 +407,11 @@ def _asked(stage: _Stage) -> list[str]:
 
 def stories(count: int, seed: int, levels: Sequence[Level | int] = tuple(range(len(LEVELS)))) -> list[str]:
     """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1, and for no levels;
-    TypeError for a seed that is no whole number, and for one level that is not in a list."""
+    TypeError for a seed that is not a whole number, and for a single level outside a list."""
     expects_positive(count=count)
     expects_whole(seed=seed)
     expects_several("levels", levels, "a list of levels", Sequence)
-    expects(not isinstance(levels, Level), "levels", "one Level", "a list of levels", TypeError)  # a tuple of numbers itself
+    expects(not isinstance(levels, Level), "levels", "one Level", "a list of levels", TypeError)  # a Level is itself a tuple of numbers
     expects(len(levels) > 0, "levels", levels, "at least one")
     rng = random.Random(int(seed))
     return [story(rng.choice(levels), rng) for _ in range(count)]

@@ -11,8 +11,8 @@ __all__ = ["model"]
 
 
 def model(device: str = "cpu") -> "tuple[TransformerLM, Tokenizer]":
-    """(model, tokenizer): the model that has learned the small world from its stories. A story that it reads begins with `tokenizer.start`."""
-    from tlm_book.training import load  # torch is needed only here
+    """(model, tokenizer): the model that has learned the small world from its stories. A story for it must begin with `tokenizer.start`."""
+    from tlm_book.training import load  # imported here, since only this needs torch
 
     with resources.as_file(resources.files("tlm_book") / "data" / "world") as folder:
         return load(folder, device)

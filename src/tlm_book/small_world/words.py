@@ -39,7 +39,7 @@ stick stocking stone stool string sword tablet tambourine tassel teapot thimble 
 trumpet turnip turtle twig umbrella vase veil vest violin wallet walnut watch wheel whip whistle wig wreath wrench""".split()
 THINGS.remove("dice")
 THINGS.remove("scissor")
-THINGS.remove("orange")  # a colour here
+THINGS.remove("orange")  # which is a colour here
 
 COLOURS = "black blue brown golden green grey orange pink purple red silver violet white yellow".split()
 
@@ -54,7 +54,7 @@ WAYS = "alone bravely calmly carefully cheerfully eagerly gladly happily hastily
 
 TIMES = ("morning", "noon", "afternoon", "evening", "night")
 
-# the weather: how it is told to be, to begin and to end
+# weather: the sentences that tell that it is so, that it begins, that it ends
 WEATHER = {
     "raining": ("It was raining.", "It began to rain.", "The rain stopped."),
     "snowing": ("It was snowing.", "It began to snow.", "The snow stopped."),
@@ -73,12 +73,12 @@ _SORTS = {
 
 
 def sort_of(name: str) -> str:
-    """What a name names: "person", "place", "container" or "thing"; "" for what is no name."""
+    """The sort of a name: "person", "place", "container" or "thing"; "" for any other word."""
     return _SORTS.get(name, "")
 
 
 def where_it_is(where: str) -> str:
-    """In a place, in a container or with a person, in words.
+    """The words that say where something is: in a place, in a container or with a person.
 
     >>> where_it_is("lake"), where_it_is("box"), where_it_is("Anna")
     ('by the lake', 'in the box', 'with Anna')
@@ -87,7 +87,7 @@ def where_it_is(where: str) -> str:
 
 
 def article(words: str) -> str:
-    """The words after "a" or "an".
+    """The words with "a" or "an" in front.
 
     >>> article("old box"), article("red egg"), article("hourglass")
     ('an old box', 'a red egg', 'an hourglass')
@@ -96,7 +96,7 @@ def article(words: str) -> str:
 
 
 def said(names: list[str]) -> str:
-    """A list as one says it.
+    """A list in words.
 
     >>> said(["the key", "the map", "the hat"])
     'the key, the map and the hat'

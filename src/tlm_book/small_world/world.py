@@ -1,7 +1,7 @@
-"""What is the case in the small world: who and what is where. Written by hand.
+"""The state of the small world: who and what is where. Written by hand.
 
-What can happen in it is in `events`. An event says what it needs and what it changes; where something it needs is not so, it raises `Contradiction` with
-the reason in words.
+What can happen in it is defined in `events`. An event says what it requires and what it changes; if a requirement is not met, it raises
+`Contradiction` with the reason in words.
 
     world = World()
     for event in (Stays("Anna", "kitchen"), Lies("key", "kitchen"), Takes("Anna", "key"), Goes("Anna", "mill")):
@@ -18,12 +18,12 @@ __all__ = ["Contradiction", "Event", "World"]
 
 
 class Contradiction(Exception):
-    """What is told cannot be so."""
+    """Raised if what is told cannot be so."""
 
 
 @dataclass
 class World:
-    """What is the case.
+    """The state of the small world.
 
     where:   a person's place; a container's place or bearer; a thing's place, bearer or container.
     path:    the places in which a person has been, in order; the last is the present one.
@@ -36,13 +36,13 @@ class World:
     mood: dict[str, str] = field(default_factory=dict)
     wish: dict[str, str] = field(default_factory=dict)
     giver: dict[tuple[str, str], str] = field(default_factory=dict)  # (thing, receiver): who gave it last
-    looked_into: dict[str, bool] = field(default_factory=dict)  # containers of which it has been told what is in them
+    looked_into: dict[str, bool] = field(default_factory=dict)  # containers whose contents have been told
     weather: str = ""
     time: str = ""
     last: "Event | None" = None
 
     def after(self, event: "Event") -> "World":
-        """The world after the event; this one stays as it is. Contradiction when the event cannot happen."""
+        """The world after the event; this one stays as it is. Contradiction if the event cannot happen."""
         world = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict):
@@ -53,11 +53,11 @@ class World:
         return world
 
     def all(self, sort: str) -> list[str]:
-        """All that has been introduced and is of this sort, in the order of introduction."""
+        """All names of this sort that have been introduced, in the order of introduction."""
         return [name for name in self.where if sort_of(name) == sort]
 
     def way_to(self, name: str) -> list[str]:
-        """What it is in, what or who bears that, and so on; the last is the place."""
+        """Where the named one is: its container or bearer, the container or bearer of that, and so on; the last is the place."""
         way = [self.where[name]]
         while sort_of(way[-1]) != "place":
             way.append(self.where[way[-1]])
@@ -67,11 +67,11 @@ class World:
         return self.way_to(name)[-1]
 
     def inside(self, where: str) -> list[str]:
-        """What lies in a container or a place, or is in a person's hands, itself."""
+        """What lies directly in a container or a place, or is in a person's hands."""
         return [name for name in self.where if self.where[name] == where and sort_of(name) in ("thing", "container")]
 
     def alone(self, name: str) -> bool:
-        """Whether nothing and nobody else is where this is."""
+        """Whether nobody and nothing else is where the named one is."""
         return not any(where == self.where[name] for other, where in self.where.items() if other != name)
 
     def at(self, place: str) -> list[str]:
@@ -80,8 +80,8 @@ class World:
 
 
 class Event:
-    """Something that happens, or is said to be so."""
+    """Something that happens, or is said to be the case."""
 
     def happen(self, world: World) -> None:
-        """Change the world; Contradiction when this cannot be. It may be half changed then: see `World.after`."""
+        """Change the world; Contradiction if this cannot happen. The world may then be half changed, so use `World.after`."""
         raise NotImplementedError

@@ -4,9 +4,10 @@
     tokenizer = Tokenizer.train(["the tea", "the tide"], vocab_size=260)
     tokenizer.encode("the tea")
 
-Written by hand, but for `bpe`: the rules, which the chapter explains and exports. `engine` follows the same rules quickly, `vocabulary` knows
-tokens and their bytes, `tokenizer` puts these together; `rust` knows the engines `tokenizers` and `tiktoken`, `bridges` hands tokenizers
-over to them; `json_file` and `json_parts` read a tokenizer.json of the hub; `files` reads and writes, `corpus` is the book's own.
+Written by hand, except for `bpe`: the rules, which the chapter explains and exports. `engine` follows the same rules quickly, `vocabulary`
+has the tokens and their bytes, `tokenizer` puts these together; `rust` compares and trains with the engines `tokenizers` and `tiktoken`,
+`bridges` converts tokenizers to and from them; `json_file` and `json_parts` read a tokenizer.json of the hub; `files` reads and writes files,
+`corpus` is the book's own.
 """
 
 from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, pre_tokens

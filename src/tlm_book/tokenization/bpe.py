@@ -25,11 +25,11 @@ PATTERN = "|".join(
     [
         r"[ '’]?[\p{L}\p{M}]+",  # a word, with the space or apostrophe before it
         r" ?\p{N}+",  # a number, with the space before it
-        r" ?[^\s\p{L}\p{M}\p{N}]+",  # signs, with the space before them
+        r" ?[^\s\p{L}\p{M}\p{N}]+",  # punctuation, with the space before them
         r"\s+(?= \S)|\s+",  # white space, less a space that belongs to what follows
     ]
 )
-# GPT-2's: English contractions, letters, numbers, signs, white space
+# GPT-2's: English contractions, letters, numbers, punctuation, white space
 GPT2_PATTERN = (
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 )

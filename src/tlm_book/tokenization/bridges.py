@@ -26,7 +26,7 @@ __all__ = ["from_tokenizers", "load_gpt2_tokenizer", "save_gpt2_tokenizer", "to_
 
 
 def _spellings(tokenizer: Tokenizer) -> list[str]:
-    """Every token in GPT-2's characters, a special by its name; in internal order."""
+    """Every token, in internal order, spelled in GPT-2's characters; a special by its name."""
     names = byte_characters()
     for a, b in tokenizer.merges:
         names.append(names[a] + names[b])
@@ -61,8 +61,8 @@ def _from_spellings(vocab: Mapping[str, int], merges: Iterable[Sequence[str]], s
 def save_gpt2_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
     """Write GPT-2's two files into a folder: vocab.json (spelling: number) and merges.txt (two spellings a line).
 
-    ValueError when two tokens have one spelling, and when the pattern is not GPT2_PATTERN: the files do not hold it, so that is what a reader will
-    use. Old files are replaced only when both new ones are complete.
+    ValueError if two tokens have the same spelling, or if the pattern is not GPT2_PATTERN: the files do not hold the pattern, so a reader will use
+    that one. Old files are replaced only when both new ones are complete.
     """
     right = tokenizer.pattern == GPT2_PATTERN
     expects(right, "pattern", repr(tokenizer.pattern), "GPT2_PATTERN, which these files stand for")
@@ -74,13 +74,13 @@ def save_gpt2_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) ->
 
 
 def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a folder with GPT-2's vocab.json and merges.txt. What is in the vocabulary and neither byte nor merge is a special; specials
-    come in the order of their numbers.
+    """The tokenizer in a folder with GPT-2's vocab.json and merges.txt. Entries of the vocabulary that are neither bytes nor merges are specials;
+    these come in the order of their numbers.
 
-    ValueError that names the folder when the files are broken or do not fit together.
+    ValueError, which names the folder, if the files are broken or do not fit together.
     """
     try:
-        vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8-sig"))  # with a byte order mark or without
+        vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8-sig"))  # with or without a byte order mark
         right = isinstance(vocab, dict) and all(type(number) is int for number in vocab.values())
         expects(right, "vocab.json", "something else", "a number for each spelling")
         lines = (Path(folder) / "merges.txt").read_text(encoding="utf-8-sig").split("\n")
@@ -99,11 +99,11 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
 def to_tokenizers(tokenizer: Tokenizer) -> Any:
     """The same tokenizer as a `tokenizers.Tokenizer`: the same tokens for every text that both can cut. Its `save("tokenizer.json")` writes Hugging Face's file.
 
-    As here, the name of a special inside a text is ordinary text. After `engine.encode_special_tokens = False`, and in an engine read from a file,
-    all specials are allowed.
+    As in our tokenizer, the name of a special inside a text is ordinary text. After `engine.encode_special_tokens = False`, and in an engine read
+    from a file, all specials are allowed.
 
-    ValueError when two tokens have one spelling or the engine cuts a test text otherwise (a difference that this text does not show goes unnoticed);
-    ImportError without the library.
+    ValueError if two tokens have the same spelling or the engine cuts a test text differently (a difference that this text does not show goes
+    unnoticed); ImportError without the library.
     """
     lib = library("tokenizers", "bridges")
     expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
@@ -120,8 +120,8 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
 def from_tokenizers(engine: Any) -> Tokenizer:
     """The same tokenizer, from a `tokenizers.Tokenizer` that is a byte-level byte pair encoding; specials come in the order of their numbers.
 
-    ValueError for whatever could change a token and has no place here: a normalizer, another model, an unknown token, dropout, a space put before
-    the text, `ignore_merges`, …; of the pattern, when the two cut a test text differently. TypeError when it is no such engine.
+    ValueError for any setting that could change a token and has no counterpart here: a normalizer, another model, an unknown token, dropout, a space
+    put before the text, `ignore_merges`, …; also if the two cut a test text differently by the pattern. TypeError for anything but such an engine.
     """
     lib = library("tokenizers", "bridges")
     expects(isinstance(engine, lib.Tokenizer), "engine", type(engine).__name__, "a tokenizers.Tokenizer", TypeError)
@@ -132,7 +132,7 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     added = sorted(state["added_tokens"], key=lambda token: token["id"])
     numbers = {token["content"]: token["id"] for token in added}
     model, pattern = state["model"], _pattern_of(state["pre_tokenizer"])
-    pre_tokenizer(lib, pattern)  # is a test text cut alike by both?
+    pre_tokenizer(lib, pattern)  # raises unless both cut a test text alike
     return _from_spellings(model["vocab"] | numbers, model["merges"], list(numbers), pattern)
 
 
@@ -181,8 +181,8 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     """The same tokenizer as a `tiktoken.Encoding`: the same tokens for every text that both can cut, by `encode_ordinary`, or by `encode` with `allowed_special`.
     (T-joined-strings)
 
-    ValueError when `ids` does not increase with the merges, when some token's bytes are encoded otherwise (never so for learned merges), when one
-    special's name begins another, or when the engine cuts a test text otherwise (a difference that this text does not show goes unnoticed);
+    ValueError if `ids` does not increase with the merges, if the bytes of some token are encoded differently (never so for learned merges), if one
+    special's name begins another, or if the engine cuts a test text differently (a difference that this text does not show goes unnoticed);
     ImportError without the library.
     """
     lib = library("tiktoken", "bridges")
@@ -190,7 +190,7 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     ids, end = tokenizer.ids, 256 + len(tokenizer.merges)
     rising = all(a < b for a, b in pairwise(ids[256:end]))
     expects(rising, "ids", "merges out of order", "ids that increase with the merges")
-    names = sorted(tokenizer.specials)  # a beginning comes just before
+    names = sorted(tokenizer.specials)  # so a name stands just before those that it begins
     clash = [pair for pair in pairwise(names) if pair[1].startswith(pair[0])]
     expects(not clash, "specials", clash, "names of which none begins another")
     strings = [tokenizer.token_bytes(ids[t]) for t in range(end)]
@@ -211,8 +211,8 @@ def _tiktoken_engine(lib: Any, pattern: str, numbers: dict[bytes, int], specials
 
 
 def _tiktoken_cuts(lib: Any, pattern: str) -> list[bytes]:
-    """How the engine cuts PROBE. It does not say, so each piece that we expect, and each two of them joined, is made a token: a wrong cut gives
-    another token."""
+    """How the engine cuts PROBE. It does not say, so each piece that we expect, and each pair of neighbouring pieces, is made a token: a wrong cut
+    then gives another token."""
     pieces = [piece.encode("utf-8") for piece in pre_tokens(PROBE, pattern)]
     tokens = [*(bytes([b]) for b in range(256)), *pieces, *map(operator.add, pieces, pieces[1:])]
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}

@@ -1,4 +1,4 @@
-"""Byte pair encoding, fast: the same merges and the same tokens as `spec.tokenization` gives, which recounts every pair at every step.
+"""Byte pair encoding, fast: the same merges and the same tokens as those of `spec.tokenization`, which recounts every pair at every step.
 
 Three things save time. Texts of ASCII characters are cut by `re`. Training keeps equal pre-tokens once, with their count, and writes token t as
 the character with code point t, so that `split` and `join` do the rewriting. Long pieces are encoded with a heap.
@@ -27,12 +27,12 @@ from tlm_book.tokenization.bpe import (
 
 __all__ = ["LONG", "MOST", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges"]
 
-LONG = 64  # bytes from which on a heap pays
-MOST = 0x110000 - 256  # merges: a token is written as one character
+LONG = 64  # number of bytes from which a heap pays
+MOST = 0x110000 - 256  # merges at most, since a token is written as one character
 
 # ---- cutting
 
-# The same rules for a text of ASCII characters, in the signs of `re`: twice as fast (T-ascii-patterns)
+# The same rules for a text of ASCII characters, in the syntax of `re`: twice as fast (T-ascii-patterns)
 ASCII = {
     PATTERN: r"[ ']?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?= \S)|\s+",
     GPT2_PATTERN: r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+",
@@ -41,7 +41,7 @@ ASCII = {
 
 @lru_cache
 def finder(pattern: str) -> Callable[[str], list[str]]:
-    """The function that finds all matches of a pattern in a text, in order; `regex.error` for a pattern that is none."""
+    """The function that finds all matches of a pattern in a text, in order; `regex.error` for an invalid pattern."""
     compiled = regex.compile(pattern)
     if pattern in ASCII:
         quick = re.compile(ASCII[pattern], re.ASCII).findall
@@ -50,7 +50,7 @@ def finder(pattern: str) -> Callable[[str], list[str]]:
 
 
 def cut(text: str, pattern: str) -> list[str]:
-    """`bpe.pre_tokens`, quickly: of any text, surrogates included, and with the empty pieces that some patterns find.
+    """`bpe.pre_tokens`, done quickly, for any text, surrogates included; the empty pieces that some patterns find are kept.
 
     ValueError for a pattern that leaves out a part of the text, or finds its parts in another order."""
     return checked_cut(finder(pattern)(text), text, pattern)
@@ -60,38 +60,38 @@ def cut(text: str, pattern: str) -> list[str]:
 
 
 def _as_bytes(piece: str) -> bytes:
-    return piece.encode("utf-8", errors="surrogateescape")  # a surrogate from U+DC80 to U+DCFF stands for a byte that is part of no character
+    return piece.encode("utf-8", errors="surrogateescape")  # U+DC80 to U+DCFF stand for bytes that are part of no character
 
 
 def bar(items: Iterable[Any] | None, progress: bool | None, **settings: Any) -> "tqdm[Any]":
-    """A progress bar. With `progress` None it is shown on a terminal only, and not for what takes less than a second."""
+    """A progress bar. With `progress` None it is shown on a terminal only, and only if the work takes a second or more."""
     return tqdm(items, disable=None if progress is None else not progress, delay=0 if progress else 1, **settings)
 
 
 def learn_merges(words: Mapping[str, int], n_merges: int, *, progress: bool | None = False) -> list[TokenPair]:
     """The merges learned from pre-tokens and their counts, as `spec.tokenization.learn` learns them from the pre-tokens themselves.
 
-    At most n_merges, fewer when no pair is left that occurs twice. A progress bar when `progress` is True, and on a terminal when it is None.
+    At most n_merges; fewer if no pair is left that occurs twice. Shows a progress bar if `progress` is True, and on a terminal if it is None.
     (B-bpe-step, B-bpe-stop, T-queue-learns)
 
-    TypeError for n_merges that is no whole number; ValueError below 0 or out of all proportion.
+    TypeError if n_merges is not a whole number; ValueError if it is below 0 or excessively large.
     """
     expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
     pieces = [_as_bytes(word).decode("latin-1") for word in words]
     times = list(words.values())
-    places: defaultdict[str, list[int]] = defaultdict(list)  # numbers of the pieces in which a pair has been seen, once for each occurrence
+    places: defaultdict[str, list[int]] = defaultdict(list)  # the numbers of the pieces in which a pair has been seen, once for each occurrence
     for place, piece in enumerate(pieces):
         for pair in map(operator.add, piece, piece[1:]):
             places[pair].append(place)
     counts = {pair: sum(map(times.__getitem__, found)) for pair, found in places.items()}
-    heap = [(-count, pair) for pair, count in counts.items() if count >= 2]  # its order is the rule for ties, too
+    heap = [(-count, pair) for pair, count in counts.items() if count >= 2]  # its order also settles ties
     heapq.heapify(heap)
     merges: list[TokenPair] = []
     with bar(None, progress, total=n_merges, unit=" merges") as shown:
         while heap and len(merges) < n_merges:
             count, best = heapq.heappop(heap)
-            if -count != counts[best]:  # an old entry: the pair has become rarer
+            if -count != counts[best]:  # an outdated entry: the pair has become rarer
                 if counts[best] >= 2:
                     heapq.heappush(heap, (-counts[best], best))
                 continue
@@ -108,9 +108,9 @@ def learn_merges(words: Mapping[str, int], n_merges: int, *, progress: bool | No
 def _fuse(
     best: str, new: str, pieces: list[str], times: list[int], counts: dict[str, int], places: dict[str, list[int]]
 ) -> dict[str, int]:
-    """Replace the pair `best` by `new` in every piece. Subtracts from `counts` what this destroys; returns the counts of the pairs that it makes."""
+    """Replace the pair `best` by `new` in every piece. Subtracts destroyed pairs from `counts`; returns the counts of the new pairs."""
     a, b = best[0], best[1]
-    # Places by the neighbour on the left, on the right; and of two occurrences in a row
+    # Numbers of the pieces, by the left neighbour, by the right neighbour, and for two occurrences in a row
     lefts: defaultdict[str, list[int]] = defaultdict(list)
     rights: defaultdict[str, list[int]] = defaultdict(list)
     rows: list[int] = []
@@ -146,12 +146,12 @@ def _fuse(
 
 
 def encode_data(data: bytes, ranks: Mapping[TokenPair, int]) -> list[int]:
-    """The tokens of a byte string, smallest rank first: as `bpe.encode_bytes`, and for long ones in n log n steps."""
+    """The tokens of a byte string, smallest rank first: as `bpe.encode_bytes`, but in n log n steps for long strings."""
     return _encode_long(list(data), ranks) if len(data) >= LONG else encode_bytes(data, ranks)
 
 
 def encode_piece(piece: str, ranks: Mapping[TokenPair, int]) -> list[int]:
-    """The tokens of one pre-token, when `ranks` numbers the merges: smallest rank first. (T-bpe-rank-order)"""
+    """The tokens of one pre-token, by the merges that `ranks` numbers: smallest rank first. (T-bpe-rank-order)"""
     return encode_data(_as_bytes(piece), ranks)
 
 
@@ -165,8 +165,8 @@ def _encode_long(tokens: list[int], ranks: Mapping[TokenPair, int]) -> list[int]
         rank, i = heapq.heappop(heap)
         j = after[i]
         if j == n or ranks.get((tokens[i], tokens[j])) != rank:
-            continue  # an old entry: one of the two is part of another token now
-        tokens[i], tokens[j] = 256 + rank, -1  # −1: nothing is left here
+            continue  # an outdated entry: one of the two is part of another token by now
+        tokens[i], tokens[j] = 256 + rank, -1  # −1: no token begins here any more
         after[i] = after[j]
         if after[i] < n:
             before[after[i]] = i

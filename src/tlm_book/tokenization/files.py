@@ -1,4 +1,4 @@
-"""A tokenizer's file: JSON, written completely or not at all, read with suspicion."""
+"""A tokenizer's file: JSON, written completely or not at all, and checked when read."""
 
 import contextlib
 import json
@@ -15,14 +15,14 @@ FORMAT = "tlm_book.tokenizer.1"
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write {path: text}; they take their places when all are complete. An OSError leaves the old files as they were."""
+    """Write each text to its path; the files take their places when all are complete. An OSError leaves the old files as they were."""
     with contextlib.ExitStack() as files:
         for path, text in texts.items():
             files.enter_context(new_file(path)).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def write_state(path: Path, state: Mapping[str, object]) -> None:
-    """Write a tokenizer's fields, with the word that says which format it is."""
+    """Write a tokenizer's fields, with a word that names the format."""
     write_texts({path: json.dumps({"format": FORMAT, **state})})
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer in a tokenizer.json of the hub: byte-level (Llama 3, Qwen, SmolLM) or of sentencepiece's kind (Llama 2, Mistral, Gemma).
+"""The tokenizer in a tokenizer.json of the hub: byte-level (Llama 3, Qwen, SmolLM) or of the sentencepiece kind (Llama 2, Mistral, Gemma).
 
 Written by hand.
 """
@@ -38,9 +38,9 @@ _SHORT = 200  # characters: longer pieces are not remembered
 
 
 def merged(tokens: list[int], ranks: Mapping[TokenPair, TokenPair]) -> list[int]:
-    """The tokens after all merges, smallest rank first, the leftmost of equals; ranks: pair of tokens to (rank, the token it becomes).
+    """The tokens after all merges, smallest rank first, of equal ranks the leftmost; `ranks` is {pair of tokens: (rank, the token that it becomes)}.
 
-    n log n steps: a heap of (rank, place), and a chain from each token to its neighbours.
+    Takes n log n steps, with a heap of (rank, place) and a chain from each token to its neighbours.
     """
     n = len(tokens)
     before, after = list(range(-1, n - 1)), list(range(1, n + 1))
@@ -51,8 +51,8 @@ def merged(tokens: list[int], ranks: Mapping[TokenPair, TokenPair]) -> list[int]
         _, i, new = heapq.heappop(heap)
         j = after[i]
         if tokens[i] < 0 or j == n or ranks.get((tokens[i], tokens[j]), (0, -1))[1] != new:
-            continue  # an old entry: one of the two is part of another token now
-        tokens[i], tokens[j] = new, -1  # −1: nothing is left here
+            continue  # an outdated entry: one of the two is part of another token by now
+        tokens[i], tokens[j] = new, -1  # −1: no token begins here any more
         after[i] = after[j]
         if after[i] < n:
             before[after[i]] = i
@@ -70,16 +70,16 @@ def _expects_counts(size: int, start: int | None, stop: int | None) -> None:
 
 
 class HubTokenizer(Tokens):
-    """The tokenizer that a tokenizer.json describes: the tokens that the library tokenizers gives, without it.
+    """The tokenizer that a tokenizer.json describes: it gives the tokens of the library tokenizers, without that library.
 
     state     the file's content, as `json.loads` gives it
-    size      how many tokens there are, at least; those beyond the file's stand for no text. (Models like Qwen's have more rows
-              than words, for the sake of round numbers.)
+    size      the least number of tokens; those beyond the file's own stand for no text. (Models like Qwen's have more rows
+              than tokens, for the sake of round numbers.)
     start     the token before a text; None: the one that the file puts there, else the first special
     stop      the token that ends a text; None: start
     specials  {name: token}: tokens that stand for no text, such as <s>
 
-    ValueError for whatever could change a token and has no place here; it says what. TypeError when a count is no whole number.
+    ValueError, which says why, for anything in the file that could change a token and is not supported. TypeError if a count is not a whole number.
     """
 
     def __init__(self, state: Mapping[str, Any], size: int = 0, *, start: int | None = None, stop: int | None = None) -> None:
@@ -104,8 +104,8 @@ class HubTokenizer(Tokens):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], size: int = 0, *, start: int | None = None, stop: int | None = None) -> "HubTokenizer":
-        """Read a tokenizer.json; ValueError that names the file when it is broken, or describes a tokenizer of another kind; TypeError when `size`, `start` or
-        `stop` is no whole number."""
+        """Read a tokenizer.json; ValueError, which names the file, if it is broken or describes a tokenizer of another kind; TypeError if `size`,
+        `start` or `stop` is not a whole number."""
         _expects_counts(size, start, stop)
         try:
             return cls(json.loads(Path(path).read_text(encoding="utf-8")), size, start=start, stop=stop)
@@ -114,11 +114,11 @@ class HubTokenizer(Tokens):
             raise ValueError(f"path: got {os.fspath(path)!r} ({what}), want a tokenizer.json of byte pair encoding") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tokenizer.json; an old one is replaced only when the new one is complete."""
+        """Write the tokenizer.json; an old file is replaced only when the new one is complete."""
         write_texts({Path(path): json.dumps(self.state, ensure_ascii=False, indent=2)})
 
     def __reduce__(self) -> tuple[Callable[..., "HubTokenizer"], tuple[Mapping[str, Any], int]]:
-        """For pickle and copy: it is read again from its state."""
+        """For pickle and copy, which make it anew from its state."""
         return functools.partial(type(self), start=self._start, stop=self._stop), (self.state, len(self))
 
     def __repr__(self) -> str:
@@ -161,9 +161,9 @@ class HubTokenizer(Tokens):
             self._ranks[vocab[a], vocab[b]] = (rank, vocab[a + b])
 
     def _read_added(self, added: list[Mapping[str, Any]]) -> None:
-        """Tokens that are found in the text before anything else is done; those that are "normalized" in the normalized text."""
+        """Read the tokens that are looked for in the text before anything else is done, or in the normalized text if they are marked "normalized"."""
         self._added: dict[str, int] = {}
-        self._spelled: dict[str, int] = {}  # as they come back
+        self._spelled: dict[str, int] = {}  # as they are decoded
         self.specials, end = {}, len(self._vocab)
         last = end and max(self._vocab.values()) + 1
         wants("numbers of the vocabulary", last, end)
@@ -202,10 +202,10 @@ class HubTokenizer(Tokens):
     # Text to tokens
 
     def encode(self, text: str, *, allowed_special: Collection[str] = (), add_special_tokens: bool = False) -> list[int]:
-        """The tokens of a text. A special's name is ordinary text unless `allowed_special` holds it; `add_special_tokens` puts the tokens
-        around it that the file asks for, such as <s>. The name of an added token that is no special is always that token.
+        """The tokens of a text. A special's name is ordinary text unless `allowed_special` contains it; `add_special_tokens` puts the tokens
+        around the text that the file asks for, such as <s>. The name of an added token that is not a special always becomes that token.
 
-        TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
+        TypeError if `text` is not a str; ValueError for a lone surrogate or an unknown special."""
         expects_several("allowed_special", allowed_special, "a collection of names", Collection)
         for name in allowed_special:
             expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)[:8]}")
@@ -225,7 +225,7 @@ class HubTokenizer(Tokens):
         return [self.encode(text, **options) for text in texts]
 
     def _split(self, text: str, names: Mapping[str, str], closed: Collection[str], first: bool) -> Iterable[tuple[str, int | None, bool]]:
-        """(part, its number if it is an added token, whether nothing stands before it), from left to right, the longest name first."""
+        """The parts of a text, left to right: (part, its number if an added token, whether it begins the text); of the names, the longest first."""
         longest_first = sorted(names, key=len, reverse=True)
         end = 0
         if names:
@@ -250,7 +250,7 @@ class HubTokenizer(Tokens):
         else:
             whole = self._vocab.get(piece) if self._whole else None
             tokens = []
-            for c in piece:  # its own token, or those of its bytes
+            for c in piece:  # a character's own token, or those of its bytes
                 number = self._vocab.get(c)
                 tokens += [self._byte[b] for b in c.encode("utf-8")] if number is None else [number]
         made = merged(tokens, self._ranks) if whole is None else [whole]
@@ -261,13 +261,13 @@ class HubTokenizer(Tokens):
     # Tokens to text
 
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """The text of the tokens, less the space that was put before it. Bytes that form no character become U+FFFD; of sentencepiece's kind,
-        each byte of a row of bytes that is no text. Errors as in `decode_bytes`."""
+        """The text of the tokens, without the space that was put before it. Bytes that form no character become U+FFFD; in the sentencepiece kind,
+        so does each byte of a run of bytes that is not valid text. Errors as in `decode_bytes`."""
         if self._strip is None:
             return super().decode(tokens)
         text, row = "", b""
         for token in tokens:
-            if type(token) is int and 0 <= token < len(self._bytes):  # at once, for long texts
+            if type(token) is int and 0 <= token < len(self._bytes):  # the quick way, for long texts
                 number, string = token, self._bytes[token]
             else:
                 string, number = self.token_bytes(token), operator.index(token)
@@ -282,7 +282,7 @@ class HubTokenizer(Tokens):
 
 
 def _row_of_bytes(row: bytes) -> str:
-    """Their text; where they are none, U+FFFD for each."""
+    """The text of these bytes; if they are not valid text, U+FFFD for each byte."""
     try:
         return row.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """The parts of a tokenizer.json as functions: what is done to a text before it is cut, how it is cut, how tokens become a text again.
 
-Written by hand. What a part would do and is not known here is refused: a tokenizer that is nearly right is wrong.
+Written by hand. A part that asks for anything unknown here is refused: a tokenizer that is nearly right is wrong.
 """
 
 import json
@@ -18,14 +18,14 @@ from tlm_book.tokenization.rust import pre_tokenizer
 
 __all__ = ["BLANK", "LLAMA3_PATTERN", "QWEN_PATTERN", "Cutter", "Normalizer", "byte_of", "cutter", "decoded", "frame", "normalizer", "wants"]
 
-BLANK = "▁"  # sentencepiece's sign for a space
+BLANK = "▁"  # sentencepiece's character for a space
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3_PATTERN = _WORDS % r"\p{N}{1,3}"
 QWEN_PATTERN = _WORDS % r"\p{N}"
-_READ_ALIKE = {GPT2_PATTERN, LLAMA3_PATTERN, QWEN_PATTERN}  # by the module regex and by tokenizers' engine
+_READ_ALIKE = {GPT2_PATTERN, LLAMA3_PATTERN, QWEN_PATTERN}  # alike by the module regex and by the engine tokenizers
 
 Normalizer = Callable[[str], str]
-Cutter = Callable[[str, bool], list[str]]  # a text, and whether nothing stands before it; its pieces
+Cutter = Callable[[str, bool], list[str]]  # (text, whether it begins the whole text) → its pieces
 
 
 def wants(part: str, got: object, *wanted: object) -> None:
@@ -47,7 +47,7 @@ def steps_of(part: Mapping[str, Any] | None, several: str) -> list[Mapping[str, 
 
 
 def normalizer(part: Mapping[str, Any] | None) -> Normalizer:
-    """What the file's normalizer does to a text."""
+    """The function by which the file's normalizer changes a text."""
     steps = [_normalizing(step) for step in steps_of(part, "normalizers")]
 
     def normalized(text: str) -> str:
@@ -76,7 +76,7 @@ def _normalizing(step: Mapping[str, Any]) -> Normalizer:
 
 
 def cutter(part: Mapping[str, Any] | None) -> tuple[Cutter, bool]:
-    """How the file's pre-tokenizer cuts a text, and whether it writes bytes as GPT-2 does (ByteLevel)."""
+    """The function by which the file's pre-tokenizer cuts a text, and whether it writes bytes as GPT-2 does (ByteLevel)."""
     steps = steps_of(part, "pretokenizers")
     kinds = [step.get("type") for step in steps]
     cuts = [_cutting(step) for step in steps]
@@ -120,7 +120,7 @@ def _readable(pattern: str) -> str:
 
 
 def _isolating(pattern: str) -> Cutter:
-    """Each match is a piece, and so is what stands between two matches."""
+    """A function that cuts a text at a pattern: each match is a piece, and so is the text between two matches."""
     compiled = regex.compile(pattern)
 
     def cut(text: str, first: bool) -> list[str]:
@@ -134,7 +134,7 @@ def _isolating(pattern: str) -> Cutter:
 
 
 def _metaspace(step: Mapping[str, Any]) -> Cutter:
-    """▁ for each space; one more before the text ("always"), before the whole text ("first"), or never."""
+    """A function that writes ▁ for each space, and one more before each text ("always"), before the whole text ("first"), or never."""
     wants("replacement", step["replacement"], BLANK)
     scheme = step.get("prepend_scheme", "always")
     wants("prepend_scheme", scheme, "always", "first", "never")
@@ -158,7 +158,7 @@ def byte_of(name: str) -> int | None:
 
 
 def decoded(part: Mapping[str, Any] | None) -> int | None:
-    """How many leading spaces the file's decoder takes away again; None for a ByteLevel decoder."""
+    """How many leading spaces the file's decoder removes; None for a ByteLevel decoder."""
     steps = steps_of(part, "decoders")
     kinds = [step.get("type") for step in steps]
     wants("decoder", kinds, ["ByteLevel"], ["Replace", "ByteFallback", "Fuse"], ["Replace", "ByteFallback", "Fuse", "Strip"])
@@ -191,5 +191,5 @@ def frame(part: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
 
 
 def whole_numbers(got: Sequence[object]) -> bool:
-    """All of them are integers ≥ 0."""
+    """Whether all of these are integers ≥ 0."""
     return all(type(number) is int and number >= 0 for number in got)

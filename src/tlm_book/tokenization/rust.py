@@ -1,4 +1,4 @@
-"""Engines written in Rust, `tokenizers` and `tiktoken`: do they read a pattern as we do? And training by the first of them."""
+"""The engines `tokenizers` and `tiktoken`, written in Rust: whether they read a pattern as we do, and training by the first of them."""
 
 import json
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from tlm_book.tokenization.engine import MOST
 __all__ = ["PROBE", "byte_characters", "expects_same_cuts", "pre_tokenizer", "train_by_tokenizers"]
 
 _SIGNS = "aZ09 '’_-.\t\n\r\0éß²½٣中ｱहि\u0301\u200d\u00a0\u3000\x1c\x85🍵"
-# A text of many kinds of signs, of several lines, the last one ended: engines differ in where ^, $ and \Z are found
+# A text with many kinds of characters and several lines, the last one ended: engines differ in where they find ^, $ and \Z
 PROBE = "I'm, we'LL  \n\n go " + "".join(a + b for a in _SIGNS for b in _SIGNS) + "\naa\naa 00\n00 \n \naa\n"
 
 
 def byte_characters() -> list[str]:
-    """GPT-2's character for each byte, in the order of the bytes: the character of that number where it shows, else U+0100, U+0101, … in turn.
+    """GPT-2's character for each byte, in the order of the bytes: the character of that number if it is visible, else U+0100, U+0101, … in turn.
     (T-byte-characters)
 
     >>> "".join(byte_characters()[b] for b in b"a b")
@@ -34,13 +34,13 @@ def byte_characters() -> list[str]:
 
 
 def expects_same_cuts(pattern: str, pieces: list[bytes], engine: str) -> None:
-    """The engine has cut PROBE into these pieces, and we cut it so, too; ValueError otherwise. What PROBE does not show goes unnoticed."""
+    """Check that we cut PROBE into the same pieces as the engine; ValueError otherwise. A difference that PROBE does not show goes unnoticed."""
     right = pieces == [piece.encode("utf-8") for piece in pre_tokens(PROBE, pattern)]
     expects(right, "pattern", repr(pattern), f"one that {engine} reads in the same way")
 
 
 def pre_tokenizer(lib: Any, pattern: str) -> Any:
-    """What cuts at a pattern in `tokenizers`, and writes GPT-2's characters; ValueError for a pattern by which it cuts PROBE otherwise."""
+    """The pre-tokenizer of `tokenizers` that cuts at a pattern and writes GPT-2's characters; ValueError if it cuts PROBE differently from us."""
     cut = lib.pre_tokenizers
     if pattern == GPT2_PATTERN:
         whole = cut.ByteLevel(add_prefix_space=False)
@@ -61,8 +61,8 @@ def pre_tokenizer(lib: Any, pattern: str) -> Any:
 def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATTERN) -> list[TokenPair]:
     """The merges that the trainer of the library tokenizers learns: those of `learn_merges` from the pre-tokens of the texts. (T-rust-ties)
 
-    TypeError when a text is no str or n_merges no whole number; ValueError for a lone surrogate, for a pattern that the engine cannot read, and when
-    it cuts a test text otherwise; ImportError without the library.
+    TypeError if a text is not a str or n_merges is not a whole number; ValueError for a lone surrogate, for a pattern that the engine cannot read,
+    and if it cuts a test text differently; ImportError without the library.
     """
     expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")

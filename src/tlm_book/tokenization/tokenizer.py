@@ -1,4 +1,4 @@
-"""The tokenizer: merges learned from texts, texts encoded, a file written and read."""
+"""The tokenizer: learning merges from texts, encoding texts, writing and reading a file."""
 
 import os
 import re
@@ -34,11 +34,11 @@ from tlm_book.tokenization.vocabulary import Vocabulary, checked_specials
 
 __all__ = ["KNOWN", "Tokenizer"]
 
-KNOWN = 100_000  # how many pre-tokens a tokenizer remembers
+KNOWN = 100_000  # the number of pre-tokens that a tokenizer remembers
 
 
 class _Known(dict[str, list[int]]):
-    """The tokens of pre-tokens; encodes those that it does not hold."""
+    """{pre-token: its tokens}; encodes pre-tokens that it does not hold yet."""
 
     def __init__(self, ranks: Mapping[TokenPair, int], ids: Sequence[int]) -> None:
         self.ranks, self.ids = ranks, ids
@@ -53,7 +53,7 @@ class _Known(dict[str, list[int]]):
 class Tokenizer(Vocabulary):
     """Byte-level byte pair encoding: text to tokens and back. Learn one with `train`, read one with `load`; `len(tokenizer)` is the size of its vocabulary.
 
-    Errors as in `Vocabulary`; ValueError when `pattern` is no regular expression.
+    Errors as in `Vocabulary`; ValueError if `pattern` is not a regular expression.
 
     >>> Tokenizer([(104, 105)]).encode("hi, hi")
     [256, 44, 32, 256]
@@ -86,10 +86,10 @@ class Tokenizer(Vocabulary):
         """Learn merges from the texts, each a document, until there are `vocab_size` tokens or no pair occurs twice. In the second case a
         UserWarning says how far it got.
 
-        The texts are read once, one by one, and not kept. `engine="tokenizers"` has the library of that name do the work. `progress`: show a bar;
-        None shows one on a terminal.
+        The texts are read once, one by one, and not kept. `engine="tokenizers"` lets the library of that name do the work. `progress` says
+        whether to show a bar; None shows one on a terminal.
 
-        ValueError when vocab_size < 256 + the number of specials, or for another engine; TypeError when a text is no str."""
+        ValueError if vocab_size < 256 + the number of specials, or for another engine; TypeError if a text is not a str."""
         names, pattern = checked_specials(specials), _checked_pattern(pattern)
         expects_one_of("engine", engine, ("python", "tokenizers"))
         expects_positive(vocab_size=vocab_size)
@@ -111,16 +111,16 @@ class Tokenizer(Vocabulary):
         return cls(merges, names, pattern)
 
     def encode(self, text: str, *, allowed_special: Collection[str] = ()) -> list[int]:
-        """The tokens of a text. A special's name is ordinary text unless `allowed_special` holds it. (B-tokenize-canonical)
+        """The tokens of a text. A special's name is ordinary text unless `allowed_special` contains it. (B-tokenize-canonical)
 
-        TypeError when `text` is no str; ValueError for a lone surrogate or an unknown special."""
+        TypeError if `text` is not a str; ValueError for a lone surrogate or an unknown special."""
         text = checked_text(text)
         expects_several("allowed_special", allowed_special, "a collection of names", Collection)
         for name in allowed_special:
             expects(name in self.specials, "allowed_special", repr(name), f"names among {list(self.specials)}")
         if not allowed_special:
             return self._tokens(text)
-        longest_first = sorted(allowed_special, key=len, reverse=True)  # a name may be the beginning of another
+        longest_first = sorted(allowed_special, key=len, reverse=True)  # since one name may begin another
         tokens: list[int] = []
         for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
             tokens += [self.specials[part]] if part in allowed_special else self._tokens(part)
@@ -131,7 +131,7 @@ class Tokenizer(Vocabulary):
         return [self.encode(text, allowed_special=allowed_special) for text in _several(texts)]
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """The tokens of a byte string, whether it is the UTF-8 form of a text or not; `decode_bytes` gives it back."""
+        """The tokens of a byte string, whether or not it is the UTF-8 form of a text; `decode_bytes` gives it back."""
         expects(isinstance(data, bytes), "data", type(data).__name__, "bytes", TypeError)
         return self._tokens(data.decode("utf-8", errors="surrogateescape"))
 
@@ -139,14 +139,14 @@ class Tokenizer(Vocabulary):
         return list(chain.from_iterable(map(self._known.__getitem__, cut(text, self.pattern))))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one JSON file; an old one is replaced only when the new one is complete."""
+        """Write the tokenizer into one JSON file; an old file is replaced only when the new one is complete."""
         state = {"pattern": self.pattern, "specials": list(self.specials), "merges": self.merges}
         renumbered = self.ids != list(range(len(self)))
         write_state(Path(path), {**state, "ids": self.ids} if renumbered else state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
-        """Read a file that `save` wrote; ValueError that names the file when it is no such file."""
+        """Read a file that `save` wrote; ValueError, which names the file, for any other file."""
         try:
             state = read_state(Path(path))
             return cls(state["merges"], state["specials"], state["pattern"], ids=state.get("ids"))
@@ -154,7 +154,7 @@ class Tokenizer(Vocabulary):
             raise ValueError(f"path: got {os.fspath(path)!r} ({error}), want a file that Tokenizer.save wrote") from error
 
 
-# ---- what came is what is wanted
+# ---- checks of arguments
 
 
 def _checked_pattern(pattern: str) -> str:

@@ -10,14 +10,14 @@ from tlm_book.tokenization.bpe import byte_strings
 
 __all__ = ["MOST_BYTES", "Tokens", "Vocabulary", "checked_specials"]
 
-MOST_BYTES = 10**9  # of all tokens together: a file of 45 merges, each of which doubles a token, would ask for 70,000 times as many
+MOST_BYTES = 10**9  # of all tokens together: a file with 45 merges, each of which doubles a token, would need 70,000 times as many
 
 
 class Tokens:
     """Numbered tokens, the byte string of each, and the names of those that stand for no text.
 
     specials {name: token}
-    start    the first special's token: start marker and document separator; ValueError when there is none
+    start    the first special's token: start marker and document separator; ValueError if there is no special
     """
 
     _bytes: list[bytes]  # of each token
@@ -34,11 +34,11 @@ class Tokens:
 
     @property
     def stop(self) -> int:
-        """The token that ends a document: here the same."""
+        """The token that ends a document: here the same as `start`."""
         return self.start
 
     def token_bytes(self, token: SupportsIndex) -> bytes:
-        """The byte string for which a token stands; that of its name for a special. Errors as in `decode_bytes`."""
+        """The byte string for which a token stands; for a special, that of its name. Errors as in `decode_bytes`."""
         number = _integer(token)
         if number is None:
             refuse("token", repr(token), "an integer", TypeError)
@@ -46,18 +46,18 @@ class Tokens:
         return self._bytes[number]
 
     def token_text(self, token: SupportsIndex) -> str:
-        """A token, fit to print: ␣ for a space, escapes for other signs that do not show and for bytes that form no character."""
+        """A token as printable text: ␣ for a space, escapes for other invisible characters and for bytes that form no character."""
         text = self.token_bytes(token).decode("utf-8", errors="backslashreplace").replace(" ", "␣")
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
     def decode_bytes(self, tokens: Iterable[SupportsIndex]) -> bytes:
         """The bytes of the tokens, one after the other. (T-decoding)
 
-        IndexError for an unknown token, TypeError for what is no integer."""
+        IndexError for an unknown token, TypeError for anything but an integer."""
         expects_several("tokens", tokens, "several integers")
         given, end = list(tokens), len(self)
         plain = [token for token in given if type(token) is int and 0 <= token < end]
-        if len(plain) == len(given):  # as nearly always
+        if len(plain) == len(given):  # nearly always so
             return b"".join([self._bytes[token] for token in plain])
         return b"".join(map(self.token_bytes, given))
 
@@ -66,9 +66,9 @@ class Tokens:
         return self.decode_bytes(tokens).decode("utf-8", errors="replace")
 
     def check_same(self, other: "Tokens") -> None:
-        """ValueError that names the first difference unless every token is the same in both, so that the tokens of one may be decoded by the other.
+        """Check that every token is the same in both, so that each may decode the other's tokens; else a ValueError names the first difference.
 
-        TypeError for what has no tokens."""
+        TypeError for an object without tokens."""
         expects(isinstance(other, Tokens), "other", type(other).__name__, "a Vocabulary or Tokenizer", TypeError)
         expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
         for token in range(len(self)):
@@ -85,16 +85,16 @@ class Tokens:
 class Vocabulary(Tokens):
     """The tokens of a byte pair encoding and their byte strings: all that decoding needs. (B-bpe-object)
 
-    merges   list of pairs of integers, Python's, numpy's or torch's; pair number k makes token 256 + k
-    specials {name: token}, after the merges
-    ids      where tokens are numbered otherwise: token t of `merges` is known outside as ids[t], a permutation of 0, …, V − 1
-    start    the first special's token: start marker and document separator; ValueError when there is none
+    merges   list of pairs of integers of Python, numpy or torch; pair number k makes token 256 + k
+    specials {name: token}, numbered after the merges
+    ids      for another numbering: token t of `merges` is known outside as ids[t], a permutation of 0, …, V − 1
+    start    the first special's token: start marker and document separator; ValueError if there is no special
 
-    `merges` alone counts as above. All methods, `specials` and `start` speak of tokens by the numbers in `ids`.
+    Only `merges` uses the numbers 256 + k. All methods, `specials` and `start` use the numbers in `ids`.
 
-    ValueError when a merge uses a token that does not stand before it, when a merge or a special comes twice, when a special's name is empty or
-    not printable, when the tokens would have more than MOST_BYTES bytes together, or when `ids` is no permutation; TypeError when one is of the
-    wrong type.
+    ValueError if a merge uses a token that does not come before it, if a merge or a special occurs twice, if a special's name is empty or
+    not printable, if all tokens together would have more than MOST_BYTES bytes, or if `ids` is not a permutation; TypeError for arguments of
+    the wrong type.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class Vocabulary(Tokens):
         return f"{type(self).__name__}({sizes}, specials={list(self.specials)})"
 
 
-# ---- what came is what is wanted
+# ---- checks of arguments
 
 
 def _integer(number: Any) -> int | None:
-    """An integer of Python's, numpy's or torch's kind as Python's; None for a bool and for what is none."""
+    """An integer of Python, numpy or torch as an int; None for a bool and for anything else."""
     if type(number) is int:
         return number
     try:
@@ -132,10 +132,10 @@ def _integer(number: Any) -> int | None:
 
 
 def _checked_pair(pair: Iterable[SupportsIndex], k: int) -> TokenPair:
-    """Merge number k, of tokens that stand before it."""
+    """Merge number k, after a check that its tokens come before it."""
     try:
         a, b = map(_integer, pair)
-    except (TypeError, ValueError):  # single, or of another length
+    except (TypeError, ValueError):  # a single number, or a tuple of another length
         a = b = None
     if a is None or b is None:
         refuse("merges", f"{pair!r} as number {k}", "pairs of integers", TypeError)

@@ -1,11 +1,11 @@
-"""Training: data, the loop, what it has to beat, and files that last; on one device or several, in one piece or resumed.
+"""Training: data, the loop, the models that it has to beat, and files that last; on one device or several, in one go or resumed.
 
     from tlm_book.training import TrainConfig, train
     result = train(TrainConfig(steps=500), model_config, train_tokens, validation_tokens)
 
 The chapter training explains and exports `step` (one step), `loop` (the run) and `cost` (operations of a step). The rest is written by
 hand: `config` holds every choice, `text` and `data` turn files into tokens, `ngrams` counts, `folder` saves and loads models,
-`checkpoint` and `distributed` keep a run alive and share it, `run` does the whole job.
+`checkpoint` makes a run resumable and `distributed` spreads it over processes, `run` does the whole job.
 """
 
 from tlm_book.training.checkpoint import (

@@ -1,4 +1,4 @@
-"""The state of a run, written down so that a killed run goes on where it was; or kept in memory, for a run that may be lost. Written by hand."""
+"""The state of a run, on disk so that a killed run can go on from there, or in memory for a run that may be lost. Written by hand."""
 
 import contextlib
 import dataclasses
@@ -40,23 +40,23 @@ __all__ = [
     "write_checkpoint",
 ]
 
-BEGIN = "begin"  # the folder with the model from which a run goes on
+BEGIN = "begin"  # the folder with the model from which a run starts
 
 
 # The state as tensors with names
 
 
 def _whole(on_cpu: bool) -> Any:
-    """Tensors gathered whole: on each process's device, or on the first one's CPU alone."""
+    """Options that gather whole tensors: on each process's device, or on the CPU of the first process alone."""
     from torch.distributed.checkpoint.state_dict import (
-        StateDictOptions,  # takes two seconds to import
+        StateDictOptions,  # imported here since it takes two seconds
     )
 
     return StateDictOptions(full_state_dict=True, cpu_offload=on_cpu)
 
 
 def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and means by name, gathered from all processes onto the first one's CPU; a tied matrix once."""
+    """The weights and the optimizer's means by name, gathered from all processes onto the CPU of the first; a tied matrix once."""
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     both: Any = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
@@ -71,7 +71,7 @@ def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
 
 
 def put_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give model and optimizer the state that `state_of` returned, here or in a run with other processes."""
+    """Give model and optimizer the state that `state_of` returned, in this run or in one with other processes."""
     from torch.distributed.checkpoint.state_dict import (
         get_state_dict,
         set_state_dict,
@@ -97,7 +97,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a state, under the names that the model has for them."""
+    """The weights in a state, under the model's names for them."""
     return {name.removeprefix("model."): w for name, w in tensors.items() if name.startswith("model.")}
 
 
@@ -110,9 +110,9 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
-    """Write the state after `step` steps: beside, then renamed. OSError when there is no room; older ones are untouched.
+    """Write the state after `step` steps into a new checkpoint, named when it is complete. OSError if there is no room; older ones are untouched.
 
-    ValueError for numbers that are not finite: no state to come back to.
+    ValueError for numbers that are not finite: such a state is useless for a resumed run.
     """
     bad = [name for name, tensor in tensors.items() if not finite(tensor)]
     expects(not bad, "tensors", f"{bad[:1]} with numbers that are not finite", "a state to come back to")
@@ -135,11 +135,11 @@ def read_notes(path: Path) -> dict[str, Any]:
 
 
 def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
-    """(step, tensors) of a checkpoint of this very run. ValueError that names what is broken, foreign or changed."""
+    """(step, tensors) of a checkpoint of this very run. The ValueError otherwise names what is broken, foreign or changed."""
     kinds = {"model": Config, "training": TrainConfig}
     notes, younger = read_notes(path), {part: {field.name: field.default for field in dataclasses.fields(kind)} for part, kind in kinds.items()}
     for part, fields in run.items():
-        theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields that came after the checkpoint have their defaults
+        theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
         for name, value in fields.items():
             same = _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
@@ -156,12 +156,12 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
 
 
 def _listed(value: Any) -> Any:
-    """The value as it comes back from a file: tuples are lists."""
+    """The value as it comes back from a JSON file: with lists for tuples."""
     return json.loads(json.dumps(value))
 
 
 def as_replanned(folder: Path, config: TrainConfig) -> TrainConfig:
-    """The settings with the number of steps that the last checkpoint has, whose run may have been given more or fewer of them on its way."""
+    """The settings, with the number of steps in the last checkpoint, since that run may have been given more or fewer of them on its way."""
     last = checkpoints(folder)[-1:]
     if not last:
         return config
@@ -170,8 +170,8 @@ def as_replanned(folder: Path, config: TrainConfig) -> TrainConfig:
 
 
 def best_checkpoint(folder: str | os.PathLike[str]) -> Path:
-    """The checkpoint whose loss on the held-out text was lowest, the first of them; one that was written before a measurement comes last.
-    ValueError when there is none.
+    """The checkpoint with the lowest loss on the held-out text, the first of several; one without a measurement comes last.
+    ValueError if there is no checkpoint.
     """
     expects(there := checkpoints(folder), "folder", f"{str(folder)!r} without a checkpoint", "one with checkpoints of a run")
     return min(there, key=_held_out)
@@ -186,12 +186,12 @@ def drop_old(folder: Path, keep: int) -> None:
     """Remove all checkpoints but the last `keep` and the best on the held-out text."""
     for path in checkpoints(folder)[:-keep]:
         if path != best_checkpoint(folder):
-            gone = path.rename(path.with_name(f".{path.name}.old.part"))  # no half of it under its name
+            gone = path.rename(path.with_name(f".{path.name}.old.part"))  # so that no half-deleted folder bears its name
             shutil.rmtree(gone)
 
 
 def read_log(file: Path, step: int) -> list[Entry]:
-    """The first `step` entries of a log; what was written after the checkpoint, perhaps by half, is left out."""
+    """The first `step` entries of a log; whatever was written after the checkpoint, complete or not, is left out."""
     lines = file.read_text(encoding="utf-8").splitlines()[:step] if step else []
     return [json.loads(line) for line in lines]
 
@@ -208,15 +208,15 @@ class InMemory:
         self.weights: dict[str, Tensor] = {}
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """There is no folder to share."""
+        """A context that does nothing, since there is no folder to share."""
         return contextlib.nullcontext()
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
-        """A new run. Returns its log, to which the caller adds an entry for each step."""
+        """Begin a new run and return its log, to which the caller adds an entry for each step."""
         return self.log
 
     def keep(self, model: Any, optimizer: torch.optim.Optimizer) -> None:
-        """After a measurement: a copy of the weights, when they are better than all before."""
+        """After a measurement, keep a copy of the weights if they are better than all before."""
         if self.log[-1]["held_out"] < self.loss:
             self.loss = self.log[-1]["held_out"]
             self.weights = {name: w.clone() for name, w in own_weights(model).items()}
@@ -226,29 +226,29 @@ class InMemory:
         raise KeyboardInterrupt(f"stopped after step {len(self.log)}")
 
     def best(self) -> dict[str, Tensor]:
-        """The weights with the lowest held-out loss, the first of them; none when nothing was measured."""
+        """The weights with the lowest held-out loss, the first of several; an empty dictionary if nothing was measured."""
         return self.weights
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""
 
 
 class OnDisk:
-    """Checkpoints and the log of a run in a folder; of several processes the first one writes.
+    """Checkpoints and the log of a run in a folder; if there are several processes, the first one writes.
 
-    `run` is what must not change from one process to the next, {part: {name: value}}. ValueError when `keep` is below 1.
+    `run` holds what must not change when the run is resumed, {part: {name: value}}. ValueError if `keep` is below 1.
     """
 
     def __init__(self, folder: Path, run: Mapping[str, Any], dist: DistContext, keep: int) -> None:
         expects_positive(keep=keep)
         self.folder, self.run, self.dist, self.n_kept = folder, run, dist, keep
         self.log: list[Entry] = []
-        self.n_logged = 0  # entries that are in the file
+        self.n_logged = 0  # entries that are in the file already
         self.board: Any = None  # TensorBoard's writer
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While nobody else works in the folder: FileExistsError when another run does."""
+        """A context in which no other run works in the folder: FileExistsError if one does."""
         if self.dist.rank > 0:
             yield
             return
@@ -257,8 +257,8 @@ class OnDisk:
             yield
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
-        """Put back the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which the caller adds an entry
-        for each step. ValueError for a checkpoint that is broken or of another run.
+        """Restore the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which
+        the caller adds an entry for each step. ValueError for a checkpoint that is broken or of another run.
         """
         first = 0
         if found := checkpoints(self.folder):
@@ -277,8 +277,8 @@ class OnDisk:
         return self.log
 
     def keep(self, model: Any, optimizer: torch.optim.Optimizer) -> None:
-        """After a measurement: all processes gather their state, the first one writes a checkpoint. OSError when there is no room."""
-        self.close()  # the log first: it is never behind a checkpoint
+        """After a measurement, gather the state of all processes; the first one writes a checkpoint. OSError if there is no room."""
+        self.close()  # the log first, so that it is never behind a checkpoint
         tensors, last = state_of(model, optimizer), self.log[-1]
         if self.dist.rank == 0:
             write_checkpoint(self.folder, int(last["step"]), tensors, {"run": self.run, "held_out": last.get("held_out")})
@@ -286,7 +286,7 @@ class OnDisk:
         self.dist.wait()
 
     def stop(self, model: Any, optimizer: torch.optim.Optimizer) -> NoReturn:
-        """A checkpoint of the last step, if it has none, then KeyboardInterrupt, which says where it stands."""
+        """Write a checkpoint of the last step, if it has none, then raise KeyboardInterrupt, whose message says where the checkpoint is."""
         done, steps = len(self.log), self.run["training"]["steps"]
         last = checkpoints(self.folder)[-1:]
         if not last or read_notes(last[0])["step"] != done:
@@ -294,7 +294,7 @@ class OnDisk:
         raise KeyboardInterrupt(f"stopped after step {done} of {steps}, which is saved in {str(self.folder)!r}")
 
     def best(self) -> dict[str, Tensor]:
-        """The weights of the best checkpoint; none when there is no checkpoint."""
+        """The weights of the best checkpoint; an empty dictionary if there is no checkpoint."""
         if not checkpoints(self.folder):
             return {}
         return weights_in(load_file(best_checkpoint(self.folder) / "state.safetensors"))
@@ -306,6 +306,6 @@ class OnDisk:
             for name, text in logs(new, head=False).items():
                 with (self.folder / name).open("a", encoding="utf-8") as log:
                     log.write(text)
-            if (self.folder / BOARD).is_dir():  # what stands there of these steps or later ones no longer counts
+            if (self.folder / BOARD).is_dir():  # entries there for these or later steps no longer count
                 self.board = self.board or board_writer()(self.folder / BOARD, purge_step=new[0]["step"])
                 write_board(self.board, new)

@@ -1,4 +1,4 @@
-"""Every choice that training makes, and which choices suit an amount of text. Written by hand."""
+"""Every choice that training makes, and the choices that suit an amount of text. Written by hand."""
 
 import dataclasses
 import itertools
@@ -32,20 +32,20 @@ class TrainConfig:
     """Every choice that training makes, beside the model's own `Config`.
 
     steps, batch_size     updates, and windows of text in each
-    lr, min_lr, warmup    highest learning rate; the last one as a fraction of it; steps until the highest
+    lr, min_lr, warmup    highest learning rate; the last one, as a fraction of the highest; steps until the highest
     schedule              how the rate falls: "cosine" or "linear"
     weight_decay, betas   of AdamW
-    clip                  longest gradient; longer ones are shortened to this
-    token_noise           share of the tokens that are replaced by random ones where the model reads them
-    seed                  of the split, the initial weights, batches, noise and dropout
+    clip                  greatest length of the gradient; longer ones are shortened to it
+    token_noise           share of the tokens that are replaced by random ones in what the model reads
+    seed                  seed of the split, the initial weights, the batches, the noise and dropout
     eval_every            steps between two measurements on the held-out text
     validation            fraction of the documents that is held out
-    dtype                 "float32", or "bfloat16" for products of matrices in that type (autocast)
-    grad_accum_steps      parts in which a batch is worked through, one after another
-    activation_checkpointing, compile    save memory (forget what lies inside a block); save time (torch.compile)
+    dtype                 "float32", or "bfloat16" for matrix products in that type (autocast)
+    grad_accum_steps      number of parts of a batch, which are processed one after another
+    activation_checkpointing, compile    save memory (intermediate results of a block are recomputed); save time (torch.compile)
     replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way
 
-    A number of numpy or torch becomes Python's own. Errors: ValueError or TypeError that names the field.
+    Numbers of numpy and torch become Python's own. Errors: ValueError or TypeError, which names the field.
     """
 
     steps: int = 1000
@@ -91,7 +91,7 @@ class TrainConfig:
         expects_one_of("schedule", self.schedule, ("cosine", "linear"))
 
     def steps_at(self, step: int) -> int:
-        """How many steps the run was to have when this one was done: the length that its learning rate belongs to.
+        """The planned length of the run when this step was done, which determined its learning rate.
 
         >>> TrainConfig(steps=80, replanned=((40, 100),)).steps_at(39)
         100
@@ -133,7 +133,7 @@ class Size:
     token_noise: float
 
 
-# {bytes of text, fewer than: what suits so much of it}
+# {upper bound on the bytes of text: the sizes that suit less text than that}
 SIZES = {
     50_000: Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
     1_000_000: Size(1024, 128, layers=4, heads=4, context=128, batch_size=8, steps=1400, token_noise=0.15),
@@ -143,11 +143,11 @@ SIZES = {
 
 
 def fit_size(n_bytes: int) -> Size:
-    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each can be overruled."""
+    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each of which can be overruled."""
     return next(size for bound, size in SIZES.items() if n_bytes < bound)
 
 
-# From small to large: what may be trained where time, and not the text, is short
+# From small to large: the sizes to choose from when time is short, rather than text
 LADDER = (
     Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
     Size(1024, 96, layers=3, heads=3, context=96, batch_size=8, steps=1100, token_noise=0.15),
@@ -160,7 +160,7 @@ LADDER = (
 
 
 def sizes_up_to(n_bytes: int) -> list[Size]:
-    """What may be trained on so much text in a short time, from small to large: the last is `fit_size`'s; all have its noise.
+    """The sizes to choose from for this much text if time is short, from small to large: the last is that of `fit_size`, and all have its noise.
 
     >>> [size.d_model for size in sizes_up_to(200_000)]
     [64, 96, 128]
@@ -177,9 +177,9 @@ def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
     """The model that `train_from_file` trains, in a given size: ours, or one of the preset's kind.
 
     Ours has rotary positions, gated layers 8/3 as wide inside (so that they have as many weights as plain ones), tied embeddings, no biases
-    but in the normalization; dropout where the text is so little that it is read often. benchmarks/recipe.py has what each of these gains.
+    except in the normalization, and dropout if the text is so short that it is read often. benchmarks/recipe.py shows what each of these gains.
 
-    What a preset says of sizes is scaled: as many queries to a key, layers 8/3 as wide inside where they are gated, a window of half
+    The sizes of a preset are scaled: as many queries to a key, layers 8/3 as wide inside if they are gated, a window of half
     the context. ValueError for another preset.
     """
     if preset is not None:
@@ -195,7 +195,7 @@ def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
 def essays_model(size: Size, vocab_size: int) -> Config:
     """The model of the essays that the package ships, in a given size: the one that the overview defines and shows, with dropout.
 
-    So it is Wojcik's, with scaled embeddings and ε inside the root; `model_for`'s, in the same sizes, learns the essays better.
+    It is thus Wojcik's model, with scaled embeddings and ε inside the root; that of `model_for`, in the same size, learns the essays better.
     """
     return Config(
         vocab_size, d_model=size.d_model, d_ff=4 * size.d_model, n_layers=size.layers, n_heads=size.heads, max_len=size.context,
@@ -204,9 +204,9 @@ def essays_model(size: Size, vocab_size: int) -> Config:
 
 
 def _of_kind(usual: Config, size: Size) -> Config:
-    """The preset's model in another size."""
+    """The preset's model in this size."""
     d, h = size.d_model, size.heads
-    most = max(1, h * usual.kv_heads // usual.n_heads)  # heads of keys, in the preset's proportion
+    most = max(1, h * usual.kv_heads // usual.n_heads)  # the number of key heads, in the preset's proportion
     kv_heads = next(g for g in range(most, 0, -1) if h % g == 0)
     return usual.replace(
         d_model=d, d_ff=16 * round(d / 6) if usual.gated else 4 * d, n_layers=size.layers, n_heads=h, max_len=size.context,
@@ -215,12 +215,12 @@ def _of_kind(usual: Config, size: Size) -> Config:
     )  # fmt: skip
 
 
-BEST_RATE, ITS_WIDTH = 4e-3, 128  # of wider models the best rate is lower
-PRESETS_RATE = 1.5e-3  # the highest that all presets bear
+BEST_RATE, ITS_WIDTH = 4e-3, 128  # for wider models the best rate is lower
+PRESETS_RATE = 1.5e-3  # the highest rate at which all presets train well
 
 
 def recipe(size: Size, **changes: Any) -> TrainConfig:
-    """How a model of that size is trained; `changes` overrule single fields. benchmarks/recipe.py has what each choice gains."""
+    """The settings for training a model of that size; `changes` overrule single fields. benchmarks/recipe.py shows what each choice gains."""
     steps = int(changes.get("steps", size.steps))
     fitted: dict[str, Any] = {
         "steps": steps,
@@ -237,9 +237,9 @@ def recipe(size: Size, **changes: Any) -> TrainConfig:
 
 
 def plan(n_bytes: int, **choices: Any) -> tuple[Size, TrainConfig]:
-    """The size and the recipe for that much text, with single choices overruled.
+    """The size and the settings for that much text, with single choices overruled.
 
-    ValueError for a choice with another name, or a size below 1.
+    ValueError for an unknown choice, or a size below 1.
     """
     of_size, of_recipe = ({field.name for field in dataclasses.fields(kind)} for kind in (Size, TrainConfig))
     unknown = sorted(choices.keys() - of_size - of_recipe)

@@ -1,4 +1,4 @@
-"""The curves of a run as they grow: one SVG picture in a file, or in a notebook. Written by hand."""
+"""The curves of a run, drawn as they grow: one SVG picture in a file or in a notebook. Written by hand."""
 
 import math
 import os
@@ -17,9 +17,9 @@ from tlm_book.training.logs import Entry
 
 __all__ = ["CURVES", "CurvesInFile", "CurvesInNotebook", "Observer", "curves"]
 
-Observer = Callable[[list[Entry], TrainConfig], TrainConfig | None]  # called after each step; may return the settings with which the run goes on
+Observer = Callable[[list[Entry], TrainConfig], TrainConfig | None]  # called after each step; may return new settings for the rest of the run
 CURVES = "curves.svg"
-WIDTH, LEFT, RIGHT = 640, 58, 14  # of the picture, and what is free at its sides
+WIDTH, LEFT, RIGHT = 640, 58, 14  # width of the picture, and its free margins
 LOSS, RATE = (34, 268), (300, 366)  # top and bottom of the two panels
 MOST = 500  # points of a line
 
@@ -38,7 +38,7 @@ STYLE = """
 
 
 def ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers from low to high, at most so many.
+    """Round numbers from low to high, at most `most` of them.
 
     >>> ticks(0, 900)
     [0.0, 200.0, 400.0, 600.0, 800.0]
@@ -50,7 +50,7 @@ def ticks(low: float, high: float, most: int = 8) -> list[float]:
 
 
 def smoothed(losses: Sequence[float]) -> list[float]:
-    """The mean of each number and of those before it, as far back as a fiftieth of the list."""
+    """The running mean: of each number and those before it, together at most a fiftieth of the list."""
     sums, k = np.concatenate([[0.0], np.cumsum(losses)]), max(1, len(losses) // 50)
     ends = np.arange(1, len(losses) + 1)
     firsts = np.maximum(ends - k, 0)
@@ -59,8 +59,8 @@ def smoothed(losses: Sequence[float]) -> list[float]:
 
 
 def curves(log: Sequence[Entry], steps: int | None = None) -> str:
-    """An SVG picture of the run whose log this is: the loss of each training batch (and the mean of a few), the loss on the held-out text, and below
-    the learning rate, against the step, up to `steps`. ValueError without entries.
+    """An SVG picture of the run with this log: the loss of each training batch (and its running mean), the loss on the held-out text and, below,
+    the learning rate, against the step, up to `steps`. ValueError for a log without entries.
     """
     expects(len(log) > 0, "log", "no entries", "at least one step")
     last = max(int(log[-1]["step"]), steps or 1)
@@ -105,26 +105,26 @@ def curves(log: Sequence[Entry], steps: int | None = None) -> str:
 
 
 class CurvesInFile:
-    """Draws the picture anew every few seconds, after each measurement and at the end; the file is there whole at any time."""
+    """An observer that redraws the picture in a file every few seconds, after each measurement and at the end; the file is complete at any time."""
 
     def __init__(self, file: str | os.PathLike[str], every: float = 2.0) -> None:
         self.file, self.every, self.drawn = Path(file), every, -math.inf
 
     def __call__(self, log: Sequence[Entry], config: TrainConfig) -> None:
-        """After a step."""
+        """Called after a step."""
         now = time.perf_counter()
         if now - self.drawn >= self.every or "held_out" in log[-1]:
             self.draw(curves(log, config.steps))
             self.drawn = time.perf_counter()
 
     def draw(self, picture: str) -> None:
-        """Put it where it belongs."""
+        """Write the picture to the file."""
         with new_file(self.file) as part:
             part.write_text(picture, encoding="utf-8")
 
 
 class CurvesInNotebook(CurvesInFile):
-    """The same in a notebook's output, below the cell. ImportError without IPython."""
+    """An observer that redraws the picture in a notebook's output, below the cell. ImportError without IPython."""
 
     def __init__(self, every: float = 1.0) -> None:
         super().__init__(CURVES, every)
@@ -132,7 +132,7 @@ class CurvesInNotebook(CurvesInFile):
         self.shown = library("IPython.display", "book")
 
     def draw(self, picture: str) -> None:
-        """Show it, in the place of the one before."""
+        """Show the picture in place of the previous one."""
         if self.handle is None:
             self.handle = self.shown.display(self.shown.SVG(picture), display_id=True)
         else:

@@ -1,4 +1,4 @@
-"""Documents become tokens: held out whole, in memory or in a file that is mapped and never read as a whole. Written by hand."""
+"""From documents to tokens, in memory or in a file that is mapped and never read as a whole; documents are held out whole. Written by hand."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ __all__ = ["TokenFile", "encode_corpus", "is_held_out", "learn_tokenizer", "read
 
 
 def split_documents(texts: Sequence[str], fraction: float, seed: int) -> tuple[list[str], list[str]]:
-    """(training, held-out) documents: whole documents, chosen at random, about `fraction` of them held out, in their old order.
+    """(training, held-out) documents: about `fraction` of the documents, chosen at random, are held out; both parts keep their order.
 
-    At least one on either side. TypeError for a single text, ValueError for fewer than two documents.
+    There is at least one on either side. TypeError for a single text, ValueError for fewer than two documents.
     """
     expects_several("texts", texts, "a list of str", Sequence)
     expects(len(texts) >= 2, "texts", f"{len(texts)} documents", "at least 2, one to train on and one to hold out")
@@ -36,18 +36,18 @@ def split_documents(texts: Sequence[str], fraction: float, seed: int) -> tuple[l
 
 
 def is_held_out(i: int, fraction: float, seed: int) -> bool:
-    """Whether document i of a stream is held out: with probability `fraction`, always the same for the same seed.
+    """Whether document i of a stream is held out: with probability `fraction`, and always the same for the same seed.
 
-    Document 0 is trained on and document 1 held out, so that there is one of each.
+    Document 0 is trained on and document 1 is held out, so that there is one of each.
     """
     return i == 1 if i < 2 else np.random.default_rng((seed, i)).random() < fraction
 
 
-TOKENIZER_TEXT = 5_000_000  # characters at most from which the tokenizer is learned
+TOKENIZER_TEXT = 5_000_000  # the tokenizer is learned from at most this many characters
 
 
 def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:
-    """A tokenizer learned from the texts, or from a random choice of them where they are long. TypeError for a single text."""
+    """A tokenizer learned from the texts, or from a random choice of them if they are long. TypeError for a single text."""
     expects_several("texts", texts, "a list of str", Sequence)
     chosen, length = [], 0
     for i in np.random.default_rng(seed).permutation(len(texts)):
@@ -71,7 +71,7 @@ MAGIC, HEAD = b"tlm_book tokens\n", 4096
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A mapped token file: all tokens, the end of each document, and what the head says."""
+    """A mapped token file: all tokens, the end of each document, and the contents of its head."""
 
     tokens: Int[Tensor, "N"]
     ends: Int[np.ndarray, "documents"]
@@ -85,7 +85,7 @@ class TokenFile:
 def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer | HubTokenizer) -> TokenFile:
     """Write the documents' tokens, each document followed by the separator, and map the file.
 
-    The texts are read once, one at a time. ValueError when there is none, TypeError for a single text.
+    The texts are read once, one at a time. ValueError if there is none, TypeError for a single text.
     """
     expects_several("texts", texts, "several texts, such as a list of str")
     dtype = np.dtype("<i2" if len(tokenizer) <= 2**15 else "<i4")
@@ -108,8 +108,8 @@ def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: 
 
 
 def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile:
-    """Map a token file. FileNotFoundError for none; ValueError for another file or one that is cut short; with `verify` also
-    when its tokens are not those that were written.
+    """Map a token file. FileNotFoundError if it is missing; ValueError for another kind of file or one that is cut short and, with
+    `verify`, if its tokens are not those that were written.
     """
     path = Path(file)
     expects(path.is_file(), "file", f"no file at {str(path)!r}", "a token file", FileNotFoundError)
@@ -126,7 +126,7 @@ def read_tokens(file: str | os.PathLike[str], verify: bool = False) -> TokenFile
     tail = HEAD + (N * dtype.itemsize + 7) // 8 * 8
     size = path.stat().st_size
     expects(size == tail + 8 * D, "file", f"{size} bytes in {str(path)!r}", f"{tail + 8 * D} bytes")
-    mapped = np.memmap(path, dtype, mode="c", offset=HEAD, shape=(N,))  # a change would stay in memory
+    mapped = np.memmap(path, dtype, mode="c", offset=HEAD, shape=(N,))  # "c": a change would stay in memory
     if verify:
         same = hashlib.sha256(mapped.data).hexdigest() == head["sha256"]
         expects(same, "file", f"other tokens in {str(path)!r}", "those of its check sum")

@@ -1,4 +1,4 @@
-"""One process or several: which device, who this is, and how the model is laid out over all of them. Written by hand."""
+"""One process or several: the device, the rank of this process, and how the model is distributed over all of them. Written by hand."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ PARALLEL = ("ddp", "fsdp")  # all weights on each device; each device its share
 
 
 def choose_device(device: str) -> torch.device:
-    """The device of that name; "auto" is a GPU when there is one, else the CPU. ValueError for one that is not there."""
+    """The device of that name; "auto" is a GPU if there is one, else the CPU. ValueError for a device that this machine lacks."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.zeros(1, device=device).item()  # no numbers on "meta"
+        torch.zeros(1, device=device).item()  # refuses "meta", whose tensors hold no numbers
         return torch.device(device)
-    except (RuntimeError, AssertionError) as error:  # torch raises either, by build
+    except (RuntimeError, AssertionError) as error:  # torch raises one or the other, depending on its build
         names = '"auto", "cpu" or "cuda"' if torch.cuda.is_available() else '"auto" or "cpu"'
         wants = f"a device of this machine, such as {names}"
         raise ValueError(f"device: got {device!r}, want {wants}") from error
@@ -38,7 +38,7 @@ class DistContext:
     device: torch.device = torch.device("cpu")
 
     def mean(self, number: float) -> float:
-        """The mean of every process's number."""
+        """The mean of this number over all processes."""
         if self.world_size == 1:
             return number
         total = torch.tensor(number, dtype=torch.float64, device=self.device)
@@ -46,21 +46,21 @@ class DistContext:
         return total.item() / self.world_size
 
     def wait(self) -> None:
-        """Until every process has come here."""
+        """Wait until every process has reached this point."""
         if self.world_size > 1:
             distributed.barrier()
 
 
 @contextlib.contextmanager
 def dist_context(device: str) -> Iterator[DistContext]:
-    """The processes that `torchrun` started, this process alone without it. On GPUs they speak through NCCL, else through gloo.
+    """The processes that `torchrun` started, or this process alone. On GPUs they communicate through NCCL, otherwise through gloo.
     ValueError as in `choose_device`.
     """
     world_size, chosen = int(os.environ.get("WORLD_SIZE", "1")), choose_device(device)
     if world_size == 1:
         yield DistContext(device=chosen)
         return
-    if chosen.type == "cuda":  # each process takes the GPU of its number on this machine
+    if chosen.type == "cuda":  # each process takes the GPU with its own number on this machine
         chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(chosen)
     distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
@@ -81,5 +81,5 @@ def parallelize(model: TransformerLM, dist: DistContext, parallel: str) -> nn.Mo
 
     for block in model.blocks:
         fully_shard(block)
-    fully_shard(model)  # changes the model, and returns it
+    fully_shard(model)  # changes the model in place, and returns it
     return model

@@ -1,4 +1,4 @@
-"""A model on disk: a folder with its settings, weights, tokenizer and log, read with suspicion. Written by hand."""
+"""A model on disk: a folder with its settings, weights, tokenizer and log, all of them checked when read. Written by hand."""
 
 import dataclasses
 import json
@@ -44,11 +44,11 @@ def save(
     log: Sequence[Mapping[str, Any]] = (),
     more: Mapping[str, Path] | None = None,
 ) -> Path:
-    """Write config.json, model.safetensors, tokenizer.json and, when there is a log, log.jsonl and log.csv into a new folder. (T-files)
+    """Write config.json, model.safetensors, tokenizer.json and, if there is a log, log.jsonl and log.csv into a new folder. (T-files)
 
-    `more` names files or folders that are copied there. They are written into a folder beside it that is renamed at the end: the folder is there complete or not at all.
-    FileExistsError when it exists already; ValueError when model and tokenizer do not fit together, weights differ in type, one is not finite, or a tied
-    model has two matrices; TypeError for what is no model or no tokenizer.
+    `more` names files or folders that are copied there. All is written into a temporary folder that is renamed at the end, so the folder appears
+    complete or not at all. FileExistsError if it exists already; ValueError if model and tokenizer do not fit together, weights differ in type, one
+    is not finite, or a tied model has two matrices; TypeError for anything but a model and a tokenizer.
     """
     path, a_model = free_folder(folder), "a TransformerLM (of a compiled one: model._orig_mod)"
     expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
@@ -83,17 +83,17 @@ def own_weights(model: TransformerLM) -> dict[str, Tensor]:
 
 
 def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
-    """The weights as a file holds them: on the CPU, a tied matrix once."""
+    """The weights as they are stored in a file: on the CPU, a tied matrix once."""
     return {name: w.cpu().contiguous() for name, w in own_weights(model).items()}
 
 
 def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[TransformerLM, Any]:
     """(model, tokenizer) from a folder that `save` wrote; the model is in evaluation mode. (T-files)
 
-    The tokenizer is a `Tokenizer`, or a `HubTokenizer` where the model goes on from one of the hub's.
+    The tokenizer is a `Tokenizer`, or a `HubTokenizer` if the model was trained further from a model of the hub.
 
     FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds weights
-    of other names or shapes or weights that are not finite. No code is run from any file.
+    with other names or shapes or with numbers that are not finite. No code is run from any file.
     """
     path, chosen = Path(folder), choose_device(device)
     wants = "a folder that `save` wrote"
@@ -118,7 +118,7 @@ def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
-    """The tokenizer of a folder that `save` wrote; ValueError when its file is broken."""
+    """The tokenizer in a folder that `save` wrote; ValueError if its file is broken."""
     of_hub = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("tokenizer")
     if of_hub is None:
         return Tokenizer.load(folder / TOKENIZER)
@@ -128,7 +128,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
 
 
 def of_hub(folder: Path) -> bool:
-    """Whether the config.json is one of Hugging Face's, which says model_type."""
+    """Whether the folder's config.json is one of Hugging Face's, which has a field model_type."""
     try:
         fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -137,7 +137,7 @@ def of_hub(folder: Path) -> bool:
 
 
 def read_config(file: Path) -> Config:
-    """The model's settings in a config.json; ValueError when it is no such file, or one with other fields."""
+    """The model's settings in a config.json; ValueError if it is not such a file, or has other fields."""
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -157,7 +157,7 @@ def read_config(file: Path) -> Config:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; ValueError when it is broken."""
+    """The tensors in a safetensors file; ValueError if it is broken."""
     try:
         return load_file(file)
     except SafetensorError as error:
@@ -165,9 +165,9 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.PathLike[str] = "weights") -> TransformerLM:
-    """A model with these very tensors as its weights, a tied matrix given once, in evaluation mode. No random number is drawn.
+    """A model in evaluation mode with these very tensors, not copies, as its weights; a tied matrix is given once. No random number is drawn.
 
-    ValueError that names the file for tensors that do not fit, or are not finite.
+    ValueError, which names the file, for tensors that do not fit or are not finite.
     """
     model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
     if config.pe in ("sinusoidal", "none", "rotary"):  # positions that are computed, not stored
@@ -183,6 +183,6 @@ def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.P
     table = weights["embedding.table.weight"]
     tied = {"unembedding.weight": table} if config.tied else {}
     model.load_state_dict({**weights, **tied}, assign=True)
-    model.to(table)  # what is computed takes their type and device
+    model.to(table)  # computed tensors take the weights' type and device
     tie(model)
     return model.eval()

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps, so that what is saved is the state after a whole one. Written by hand."""
+"""Ctrl-C between two steps, so that the state saved is the state after a whole step. Written by hand."""
 
 import contextlib
 import signal
@@ -14,8 +14,8 @@ __all__ = ["stop_signal"]
 
 @contextlib.contextmanager
 def stop_signal(dist: DistContext) -> Iterator[Callable[[], bool]]:
-    """A function that says whether someone has pressed Ctrl-C, in any of the processes: each of them asks after each step. Ctrl-C once more
-    interrupts at once. Only the main thread hears it; afterwards it means what it meant before.
+    """A function that tells whether Ctrl-C has been pressed in any of the processes; each process asks it after each step. A second Ctrl-C
+    interrupts at once. Only the main thread notices Ctrl-C; on leaving the context, it does again what it did before.
     """
     pressed = False
 

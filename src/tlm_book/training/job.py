@@ -1,4 +1,4 @@
-"""What a run is asked to do, written beside its work: so that it is taken up, or further, with nothing but its folder. Written by hand."""
+"""What a run is asked to do, stored with its work, so that the folder is all one needs to resume it or take it further. Written by hand."""
 
 import dataclasses
 import json
@@ -41,14 +41,14 @@ __all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with
 
 JOB, STATE = "run.json", "state.safetensors"
 Begin = str | os.PathLike[str] | tuple[Any, Any]  # a folder with a model, or (model, tokenizer)
-LONGEST = 1024  # tokens in a window, unless more are asked for
-SIZES = ("vocab_size", "d_model", "layers", "heads")  # what a model that is there has already
+LONGEST = 1024  # greatest number of tokens in a window, unless more are asked for
+SIZES = ("vocab_size", "d_model", "layers", "heads")  # choices that an existing model has already made
 
 
 @dataclass(frozen=True)
 class Job:
-    """Text, sizes and settings of a run. `begin`: the folder of the model from which it goes on, if there is one. `minutes`: the time to which
-    sizes and steps were fitted, if they were.
+    """The text, sizes and settings of a run. `begin` is the folder of the model from which it starts, if there is one; `minutes` is the time to
+    which sizes and steps were fitted, if they were.
     """
 
     data: list[str]
@@ -56,16 +56,16 @@ class Job:
     config: TrainConfig
     preset: str | None = None
     begin: str | None = None
-    further: bool = False  # whether a finished run is taken further
+    further: bool = False  # whether this takes a finished run further
     minutes: float | None = None
 
     def write(self, file: Path, **notes: Any) -> None:
-        """Write it into a file, with notes."""
+        """Write the job into a file, with notes."""
         with new_file(file) as part:
             part.write_text(json.dumps({**dataclasses.asdict(self), **notes}, indent=2) + "\n", encoding="utf-8")
 
     def expects_same(self, folder: Path, data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any]) -> None:
-        """ValueError that names what is given now and was other when the run was begun."""
+        """Check that what is given now is as it was when the run was begun; the ValueError otherwise names the difference."""
         theirs = {**dataclasses.asdict(self.size), **dataclasses.asdict(self.config), "preset": self.preset, "begin": self.begin, "path": self.data}
         given = {"path": None if data is None else absolute(data), "preset": preset, "begin": None if begin is None else named(begin), **choices}
         for name, value in given.items():
@@ -76,18 +76,18 @@ class Job:
 
 
 def named(begin: Begin) -> str:
-    """The folder of a model, as it is called from anywhere; of one that is given there is none."""
+    """The absolute path of a model's folder, or words that say that the model itself was given."""
     return absolute(begin)[0] if isinstance(begin, str | os.PathLike) else "a model that was given"
 
 
 def absolute(data: Any) -> list[str]:
-    """The paths, as they are called from anywhere."""
+    """The paths made absolute, as a list."""
     return [os.path.abspath(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)]
 
 
 def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices: Mapping[str, Any], aim: Aim | None = None) -> Job:
-    """A new run, fitted to a time if there is one to aim at. Without data it is on the text of the run that made the model in `begin`. ValueError for too
-    little text, wrong sizes, and sizes beside a model that has its own.
+    """A new run, fitted to a time if there is one to aim at. Without data it uses the text of the run that made the model in `begin`. ValueError for
+    too little text, for wrong sizes, and for sizes given together with a model that has its own.
     """
     place = None if begin is None else named(begin)
     if data is None:
@@ -103,14 +103,14 @@ def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices
     if begin is None:
         choices = ({} if preset is None else {"lr": PRESETS_RATE}) | dict(choices)
         size, config = plan(n_bytes, **choices)
-        model_of(size)  # wrong sizes are found before the work begins
+        model_of(size)  # raises for wrong sizes before the work begins
         if not any(field.name in choices for field in dataclasses.fields(Size) if field.name not in ("steps", "token_noise")):
             sizes = sizes_up_to(n_bytes)
     else:
         own = {name: value for name, value in {**choices, "preset": preset}.items() if name in (*SIZES, "preset") and value is not None}
         for name, value in own.items():
             refuse(name, value, "none: the model that is gone on from has its own")
-        gentle: dict[str, Any] = {"lr": 1.5e-4, "token_noise": 0.0}  # it has learned much already
+        gentle: dict[str, Any] = {"lr": 1.5e-4, "token_noise": 0.0}  # since the model has learned much already
         choices = gentle | dict(choices)
         size, config = plan(n_bytes, **choices)
         theirs = begin_of(begin)[0].config
@@ -123,7 +123,7 @@ def new_job(data: Paths | None, preset: str | None, begin: Begin | None, choices
 
 
 def read_job(folder: Path) -> Job:
-    """What `Job.write` wrote; ValueError for anything else."""
+    """The job that `Job.write` wrote into this folder; ValueError for any other content."""
     try:
         said = json.loads((folder / JOB).read_text(encoding="utf-8"))
         config = {**said["config"], "betas": tuple(said["config"]["betas"]), "replanned": pairs_of(said["config"].get("replanned", ()))}
@@ -132,11 +132,11 @@ def read_job(folder: Path) -> Job:
         raise ValueError(f"{folder / JOB}: got no notes of a run ({error}), want what `train` wrote") from error
 
 
-# From a model that is there
+# Starting from an existing model
 
 
 def begin_of(begin: Begin) -> tuple[TransformerLM, Any]:
-    """(model, tokenizer): those that are given, or those in a folder that `save` wrote. TypeError for another model, ValueError without tokenizer."""
+    """(model, tokenizer) as given, or from a folder that `save` wrote. TypeError for another kind of model, ValueError if there is no tokenizer."""
     wants = "the folder of a model, or (model, tokenizer)"
     expects(isinstance(begin, str | os.PathLike) or (isinstance(begin, tuple) and len(begin) == 2), "begin", type(begin).__name__, wants, TypeError)
     model, tokenizer = begin if isinstance(begin, tuple) else load(begin)
@@ -146,8 +146,8 @@ def begin_of(begin: Begin) -> tuple[TransformerLM, Any]:
 
 
 def size_of(config: Config, size: Size, context: int | None) -> Size:
-    """The size of a model that is there, for windows of so many tokens; None: of as many as it reads. ValueError for more than these, and where
-    none was chosen and it reads very many.
+    """The size of an existing model, for windows of `context` tokens; None: as many as it reads. ValueError if it reads fewer tokens than that, and
+    if no number was chosen and it reads very many.
     """
     most = config.max_len
     n = most if context is None else context
@@ -157,9 +157,9 @@ def size_of(config: Config, size: Size, context: int | None) -> Size:
 
 
 def begin_with(work: Path, begin: Begin, n: int) -> None:
-    """Put the model from which the run goes on beside its work, in float32, for texts of at most n tokens. Errors as in `begin_of`."""
+    """Store the model from which the run starts with its work, in float32, for texts of at most n tokens. Errors as in `begin_of`."""
     model, tokenizer = begin_of(begin)
-    ours = with_weights(model.config, {name: w.float() for name, w in own_weights(model).items()})  # the caller's model stays as it is
+    ours = with_weights(model.config, {name: w.float() for name, w in own_weights(model).items()})  # a copy: the caller's model stays as it is
     save(work / BEGIN, shortened(ours, n), tokenizer)
 
 
@@ -172,23 +172,23 @@ def shortened(model: TransformerLM, n: int) -> TransformerLM:
 
 
 def begun_with(work: Path) -> tuple[TransformerLM, Tokenizer | HubTokenizer] | None:
-    """(model, tokenizer) that `begin_with` put there, if it did."""
+    """The (model, tokenizer) that `begin_with` stored there; None if it stored none."""
     return load(work / BEGIN) if (work / BEGIN).is_dir() else None
 
 
-# A run that is finished, and goes further
+# A finished run that is taken further
 
 
 def left_behind(work: Path, job: Job) -> dict[str, Path]:
-    """{name: file}: what a finished run leaves in its model's folder, so that it can be taken further."""
+    """{name: file} for all that a finished run leaves in its model's folder so that it can be taken further."""
     last, done = checkpoints(work)[-1], work / ".done.json"
     dataclasses.replace(job, further=False).write(done, notes=read_notes(last))
     return {JOB: done, STATE: last / STATE} | {name: work / name for name in (BOARD, CURVES) if (work / name).exists()}
 
 
 def further(out: Path, work: Path, steps: int | None) -> Job:
-    """Make the work of a finished run anew, as it was after its last step, with more steps to go. ValueError when there are not more, or when
-    the model's folder is not as the run left it.
+    """Recreate the work of a finished run as it was after its last step, with more steps to go. ValueError if the number of steps is not greater,
+    or if the model's folder is not as the run left it.
     """
     job, (model, tokenizer) = read_job(out), load(out)
     notes = json.loads((out / JOB).read_text(encoding="utf-8")).get("notes")

@@ -1,4 +1,4 @@
-"""What each step has to say, for programs, for tables and for TensorBoard. Written by hand."""
+"""The log of a run, one entry for each step, for programs, for spreadsheets and for TensorBoard. Written by hand."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from tlm_book.libraries import library
 
 __all__ = ["BOARD", "COLUMNS", "Entry", "board_writer", "logs", "write_board"]
 
-Entry = dict[str, int | float]  # of the log: what one step has to say
+Entry = dict[str, int | float]  # of the log: the figures of one step
 COLUMNS = ("step", "lr", "loss", "held_out")
-BOARD = "tensorboard"  # the folder of TensorBoard's files
+BOARD = "tensorboard"  # the folder for TensorBoard's files
 
 
 def logs(entries: Sequence[Mapping[str, Any]], head: bool = True) -> dict[str, str]:
-    """{file: text}: the log with one entry a line, and as a table for a spreadsheet, which begins with the names of its columns."""
+    """{file: text}: the log with one entry a line, and as a table for a spreadsheet; with `head`, the table begins with the names of its columns."""
     rows = [",".join(str(entry.get(name, "")) for name in COLUMNS) for entry in entries]
     table = [",".join(COLUMNS), *rows] if head else rows
     listed = [json.dumps(dict(entry)) for entry in entries]
@@ -34,7 +34,7 @@ def board_writer() -> Any:
 
 
 def write_board(board: Any, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Add the entries to what this writer has written, and put it on the disk."""
+    """Write the entries with this writer, and flush them to the disk."""
     for entry in entries:
         for name in COLUMNS[1:]:
             if name in entry:

@@ -15,13 +15,13 @@ __all__ = ["Muon", "Together", "muon_for", "newton_schulz"]
 
 
 def newton_schulz(M: Float[Tensor, "*stack n m"], steps: int = 5) -> Float[Tensor, "*stack n m"]:
-    """The polar factor UVᵀ of each matrix M = UΣVᵀ, nearly: X ← aX + bXXᵀX + c(XXᵀ)²X, from M / ‖M‖. (T-newton-schulz)
+    """The approximate polar factor UVᵀ of each matrix M = UΣVᵀ: X ← aX + bXXᵀX + c(XXᵀ)²X, from M / ‖M‖. (T-newton-schulz)
 
     a, b, c = 3.4445, −4.7750, 2.0315 (Jordan, 2024) bring singular values above about 1/100 of ‖M‖ to between 0.68 and 1.14
     in five steps. The zero matrix stays zero.
     """
     X = M / M.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(M.dtype).tiny)
-    wide = X if M.shape[-2] <= M.shape[-1] else X.mT  # the smaller XXᵀ
+    wide = X if M.shape[-2] <= M.shape[-1] else X.mT  # so that XXᵀ is the smaller product
     for _ in range(steps):
         A = wide @ wide.mT
         wide = 3.4445 * wide + (-4.7750 * A + 2.0315 * A @ A) @ wide
@@ -34,10 +34,10 @@ class Muon(torch.optim.Optimizer):
     lr              η: a step changes W by a matrix whose singular values are about η √max(1, n/m)
     momentum        β
     weight_decay    λ
-    rows            how many rows each of the matrices has that W holds one below the other, such as queries, keys and values;
-                    each is a matrix of its own. None: W is one matrix
+    rows            the numbers of rows of the matrices that are stacked in W, such as queries, keys and values; each is treated
+                    as a matrix of its own. None: W is one matrix
 
-    Matrices of one shape are worked through together. ValueError for a parameter that is no matrix.
+    Matrices of the same shape are processed together. ValueError for a parameter that is not a matrix.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Together(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """A rate changed in a group here is changed in the part's own group: they are the same dictionaries."""
+        """Use the parts' own dictionaries as groups, so that a rate changed here is changed in the part."""
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -97,7 +97,7 @@ class Together(torch.optim.Optimizer):
 def muon_for(model: TransformerLM, lr: float, lr_beside: float) -> Together:
     """Muon with rate `lr` for the matrices inside the model's blocks, AdamW with `lr_beside` for tables, vectors and the experts of a mixture; neither decays.
 
-    On a GPU the rates are tensors there, so that a step can be recorded (`RecordedStep`).
+    On a GPU the rates are tensors on the GPU, so that a step can be recorded (`RecordedStep`).
     """
     attentions = [part for part in model.blocks.modules() if isinstance(part, MultiHeadAttention)]
     cut = {id(a.qkv.weight): tuple(g * a.d_head for g in (a.n_heads, a.n_kv_heads, a.n_kv_heads)) for a in attentions}

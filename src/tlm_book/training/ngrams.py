@@ -1,6 +1,6 @@
-"""What a transformer has to beat: models that count how often tokens follow one another. Written by hand.
+"""The models that a transformer has to beat: they count how often tokens follow one another. Written by hand.
 
-The formulas stand in `tlm_book.spec.training`, one history at a time; here all of them at once, and only what occurs is stored.
+The formulas are those of `tlm_book.spec.training`, which takes one history at a time; here all are done at once, and only what occurs is stored.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def _as_numbers(vocab_size: int, **texts: Integer[np.ndarray, "..."]) -> list[In
 def unigram_log_probs(
     train: Integer[np.ndarray, "N"], tokens: Integer[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
-    """log((c(b) + 1) / (N + V)) for each token b: how often it occurs, whatever stands before it. Errors as in `expects_tokens`."""
+    """log((c(b) + 1) / (N + V)) for each token b, which occurs c(b) times, whatever stands before it. Errors as in `expects_tokens`."""
     train, tokens = _as_numbers(vocab_size, train=train, tokens=tokens)
     counts = np.bincount(train, minlength=vocab_size) + 1
     return np.log(counts / counts.sum())[tokens]
@@ -44,8 +44,8 @@ def bigram_log_probs(
 ) -> Float[np.ndarray, "K"]:
     """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting. (T-bigram)
 
-    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) where a never occurs; see `spec.training.bigram_table`,
-    which computes the whole table. ValueError for a discount outside [0, 1]; for tokens as in `expects_tokens`.
+    p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) if a never occurs; see `spec.training.bigram_table`,
+    which computes the whole table. ValueError for a discount outside [0, 1]; errors for tokens as in `expects_tokens`.
     """
     V, D = vocab_size, discount
     expects(0 <= D <= 1, "discount", D, "a number from 0 to 1")
@@ -65,7 +65,7 @@ def bigram_log_probs(
 def look_up(
     keys: Int[np.ndarray, "G"], values: Int[np.ndarray, "G"] | Float[np.ndarray, "G"], wanted: Int[np.ndarray, "K"]
 ) -> Int[np.ndarray, "K"] | Float[np.ndarray, "K"]:
-    """The value beside each wanted key, 0 where there is no such key; the keys are sorted.
+    """The value of each wanted key, or 0 if there is no such key; `keys` must be sorted.
 
     >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
     array([20,  0])
@@ -75,7 +75,7 @@ def look_up(
 
 
 def gram_codes(x: Int[np.ndarray, "*batch N"], k: int, V: int) -> Int[np.ndarray, "*batch M"]:
-    """Each k tokens that follow one another, as one number: their digits in base V.
+    """A number for each run of k consecutive tokens, of which they are the digits in base V.
 
     >>> gram_codes(np.array([1, 2, 3]), 2, 10)
     array([12, 23])
@@ -87,7 +87,7 @@ def gram_codes(x: Int[np.ndarray, "*batch N"], k: int, V: int) -> Int[np.ndarray
 
 
 def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
-    """`spec.training.discounts`, for all counts at once: D(0), D(1), D(2), D(3) from the counts c ≥ 1 of one order."""
+    """The discounts D(0), D(1), D(2), D(3) from the counts c ≥ 1 of one order: `spec.training.discounts`, for all counts at once."""
     n, k = np.bincount(np.minimum(c, 5), minlength=6), np.arange(1, 4)
     Y = n[1] / max(n[1] + 2 * n[2], 1)
     D = k - (k + 1) * Y * n[2:5] / np.maximum(n[1:4], 1)
@@ -95,10 +95,10 @@ def discount_table(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
 
 
 class KneserNey:
-    """The model of Kneser and Ney of an order, counted in a text once, for as many questions as there are. (T-kneser-ney)
+    """The model of Kneser and Ney of the given order: the text is counted once, for any number of questions. (T-kneser-ney)
 
-    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than `order` tokens, or when
-    V^order is no 64-bit number; for tokens as in `expects_tokens`.
+    See `spec.training.kneser_ney`, which does one history at a time. ValueError for a text of no more than `order` tokens, or if
+    V^order does not fit in 64 bits; errors for tokens as in `expects_tokens`.
     """
 
     def __init__(self, train: Integer[np.ndarray, "N"], order: int, vocab_size: int) -> None:
@@ -110,7 +110,7 @@ class KneserNey:
         for k in range(1, order + 1):
             if k == order:
                 grams, c = np.unique(gram_codes(train, k, V), return_counts=True)
-            else:  # how many different tokens stand before each
+            else:  # how many different tokens precede each
                 longer = np.unique(gram_codes(train, k + 1, V))
                 grams, c = np.unique(longer % V**k, return_counts=True)
             D = discount_table(c)
@@ -150,8 +150,8 @@ def unigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int
 def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
     """Loss of the bigram model on the held-out tokens, in nats per token, with the best of nine discounts.
 
-    The discount is chosen on the last tenth of the training tokens with counts from the rest, then everything is counted anew:
-    the held-out text has no part in the choice. Before the first held-out token stands `start`. ValueError for fewer than 20
+    The discount is chosen on the last tenth of the training tokens, with counts from the rest; then all of them are counted. The
+    held-out text has no part in the choice. The first held-out token is preceded by `start`. ValueError for fewer than 20
     training tokens.
     """
     expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
@@ -168,7 +168,7 @@ def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int,
 
 
 def trigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
-    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; before them stands `start`, twice.
+    """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; they are preceded by `start`, twice.
     ValueError as for `kneser_ney_log_probs`.
     """
     known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()

@@ -1,4 +1,4 @@
-"""How long a run takes here, and a run that is fitted to a time: measured on a few steps, said, and kept to. Written by hand."""
+"""How long a run takes on this machine, estimated from a few steps, and how to fit a run to a given time. Written by hand."""
 
 import dataclasses
 import math
@@ -28,19 +28,19 @@ from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
 __all__ = ["USUAL_MINUTES", "Aim", "Pace", "aim_at", "duration", "fit_time", "outline", "pace_of", "step_seconds"]
 
-USUAL_MINUTES = 10.0  # a run without a GPU, of which nothing else is said, ends by then
-LEAST_STEPS = 1000  # a larger model is taken only where there is time for so many
-MEASUREMENTS = 12  # on the held-out text, at most
-HELD_OUT_BYTES = 200_000  # of text are enough to measure on
+USUAL_MINUTES = 10.0  # greatest length of a run without a GPU, unless something else is asked for
+LEAST_STEPS = 1000  # a larger model is chosen only if there is time for this many
+MEASUREMENTS = 12  # on the held-out text, at most this many
+HELD_OUT_BYTES = 200_000  # of text, which are enough to measure on
 BYTES_A_TOKEN = 2.5  # about
-BEFORE, AFTER = 3e-6, 3e-6  # seconds for each byte of text: tokens are made, tables are counted
-AT_THE_END = 2.0  # seconds for a report and a sample
+BEFORE, AFTER = 3e-6, 3e-6  # seconds for each byte of text, for making tokens and for counting tables
+AT_THE_END = 2.0  # seconds for the report and a sample
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A time that a run is to take, counted from `began` (on the clock `time.perf_counter`), or to take `at_most`; on which device. ValueError for no
-    time.
+    """The time that a run is to take, or to take `at_most`, counted from `began` (on the clock `time.perf_counter`), and the device. ValueError
+    unless the time is positive and finite.
     """
 
     minutes: float
@@ -53,7 +53,7 @@ class Aim:
 
 
 def duration(seconds: float) -> str:
-    """In words.
+    """A duration in words.
 
     >>> [duration(s) for s in (12, 70, 500, 7000)]
     ['about 12 seconds', 'about 1 minute', 'about 8 minutes', 'about 1.9 hours']
@@ -68,8 +68,8 @@ def duration(seconds: float) -> str:
 
 
 def step_seconds(model_config: Config, config: TrainConfig, device: torch.device, patience: float = 3.0) -> float:
-    """Seconds that a step takes here: the mean of as many as one's patience (in seconds) allows, the first left out, unless that alone takes ten times as long.
-    Torch's random generator is as before.
+    """The seconds that a step takes on this device: the mean over as many steps as `patience` (in seconds) allows, without the first, unless that
+    one alone takes ten times as long. Torch's random generator is left as it was.
     """
     took: list[float] = []
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -93,10 +93,10 @@ def fit_time(
     choices: Mapping[str, Any],
     measure: Callable[[Config, TrainConfig, torch.device, float], float] = step_seconds,
 ) -> tuple[Size, TrainConfig, bool]:
-    """(size, settings, whether they were fitted): of the sizes, which grow, the largest that leaves time for a thousand steps, and as many steps as fit.
+    """(size, settings, whether they were fitted): the largest of the growing sizes that leaves time for a thousand steps, and as many steps as fit.
 
-    Where the time is only a bound and the usual settings of the last size keep it, it is these. The same text, time and measured seconds
-    give the same choice; `choices` are kept.
+    If the time is only a bound and the usual settings of the last size keep within it, they are returned. The same text, time and measured
+    seconds give the same result; `choices` are kept.
     """
     whole = 60 * aim.minutes
     left = max(whole / 2, whole - (BEFORE + AFTER) * n_bytes - AT_THE_END)
@@ -104,7 +104,7 @@ def fit_time(
     work = lambda size: size.batch_size * size.context * flops_per_token(model_of(size), size.context)
     chosen, seconds = sizes[0], math.inf
     for k, size in enumerate(sizes):
-        hopeful = 0.6 * seconds * work(size) / work(chosen) if k else 0.0  # larger products are quicker
+        hopeful = 0.6 * seconds * work(size) / work(chosen) if k else 0.0  # since larger products are more efficient
         if hopeful * LEAST_STEPS > left:
             break
         its = measure(model_of(size), recipe(size, **own), aim.device, min(3.0, whole / 200))
@@ -125,24 +125,24 @@ def fit_time(
 
 
 class Pace:
-    """Asked after each step, it says how long the run will take, and again when that was far off; where there is a time to keep, it gives the
-    run more or fewer steps, so that the learning rate ends where the time does.
+    """An observer, called after each step, that says how long the run will take, and says it again if the estimate was far off. If there is a time to
+    keep, it gives the run more or fewer steps, so that the learning rate reaches its end when the time does.
     """
 
-    WARM, ENOUGH = 2, 4  # steps: not counted, counted before anything is said
+    WARM, ENOUGH = 2, 4  # numbers of steps: left out at first, counted before anything is said
 
     def __init__(self, aim: Aim | None, n_bytes: int, of_measurement: float, say: Callable[[str], None], clock: Callable[[], float] = time.perf_counter) -> None:
-        """For so many bytes of text; a measurement takes as long as `of_measurement` steps, until one has been seen."""
+        """For `n_bytes` bytes of text; a measurement is taken to last as long as `of_measurement` steps until one has been timed."""
         self.aim, self.of_measurement, self.say, self.clock = aim, of_measurement, say, clock
         self.whole = 60 * aim.minutes if aim else math.inf
         self.until = aim.began + self.whole - min(AFTER * n_bytes + AT_THE_END, self.whole / 10) if aim else math.inf
         self.last = self.looked = clock()
-        self.told: float | None = None  # when the run will be over, as it was said
+        self.told: float | None = None  # when the run will be over, as announced
         self.steps_told = 0
         self.steps_done = 0
-        self.sums = [0.0]  # seconds of all steps so far but the first ones, measurements left out
+        self.sums = [0.0]  # seconds of all steps so far except the first ones, without measurements
         self.measured: list[float] = []  # seconds of each measurement
-        self.after = False  # whether a measurement has just been: what is written then counts for it
+        self.after = False  # whether a measurement has just been made: the time of writing files then counts towards it
 
     def _count(self, entry: Entry) -> None:
         now = self.clock()
@@ -159,13 +159,13 @@ class Pace:
 
     @property
     def seconds_a_step(self) -> float:
-        """The mean over the later half of the steps so far."""
+        """The mean time of a step, over the later half of the steps so far."""
         n = len(self.sums) - 1
         return (self.sums[n] - self.sums[n // 2]) / (n - n // 2) if n else 0.0
 
     @property
     def seconds_a_measurement(self) -> float:
-        """The mean, or what was given before there was one."""
+        """The mean time of a measurement, or the time assumed as long as there was none."""
         return sum(self.measured) / len(self.measured) if self.measured else self.of_measurement * self.seconds_a_step
 
     def _to_go(self, done: int, config: TrainConfig) -> float:
@@ -173,7 +173,7 @@ class Pace:
         return (config.steps - done) * self.seconds_a_step + often * self.seconds_a_measurement
 
     def __call__(self, log: Sequence[Entry], config: TrainConfig) -> TrainConfig | None:
-        """Count the step; other settings when the run is to have more or fewer of them."""
+        """Count the step; returns new settings if the run is to have more or fewer steps, else None."""
         self._count(log[-1])
         done, first = len(log), self.told is None
         if len(self.sums) <= self.ENOUGH or done >= config.steps:
@@ -187,7 +187,7 @@ class Pace:
         return changed
 
     def _better(self, done: int, config: TrainConfig) -> int | None:
-        """The number of steps for which there is time; None where the run keeps the time as it is, or where nothing is known."""
+        """The number of steps for which there is time; None if the run keeps to its time as it is."""
         assert self.aim is not None
         late = self.last + self._to_go(done, config) - self.until
         tolerance = 0.1 if self.aim.at_most else 0.03
@@ -211,7 +211,7 @@ class Pace:
 
 
 def aim_at(minutes: float | None, steps: bool, device: torch.device, began: float) -> Aim | None:
-    """The time that a new run aims at, if any. ValueError for a time beside a number of steps, and for one where several processes share the run."""
+    """The time that a new run aims at, or None. ValueError for a time given with a number of steps, or for a run that several processes share."""
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     if minutes is not None:
         expects(not steps, "minutes", minutes, "none beside a number of steps")
@@ -221,7 +221,7 @@ def aim_at(minutes: float | None, steps: bool, device: torch.device, began: floa
 
 
 def outline(config: TrainConfig, model_config: Config, n_known: int, n_held_out: int, minutes: float | None = None) -> str:
-    """What is about to be trained on what: said before it starts."""
+    """A text, shown before training starts, that says what will be trained on what."""
     c, tokens = model_config, config.steps * config.batch_size * model_config.max_len
     times = f"{tokens / n_known:.1f}" if tokens < 10 * n_known else f"{tokens / n_known:,.0f}"
     fitted = "" if minutes is None else f", fitted to {minutes:g} minute{'' if minutes == 1 else 's'} (another time: --minutes; a number of steps: --steps)"
@@ -243,7 +243,7 @@ def pace_of(
     n_bytes: int = 0,
     minutes: float | None = None,
 ) -> Pace:
-    """Says what is to be done, and returns what says, while it is done, how long it takes."""
+    """Print what is to be done, and return the observer that prints, during the run, how long it will take."""
     say: Callable[[str], None] = partial(tqdm.write, file=sys.stderr) if progress else lambda words: None
     say(outline(config, model_config, n_known, n_held_out, minutes))
     return Pace(aim, n_bytes, 2 / 3 * n_held_out / (config.batch_size * model_config.max_len), say)

@@ -1,5 +1,5 @@
-"""A training step on a GPU as one recording. A small model's step is a thousand kernels of some microseconds each, and starting them one by one takes
-longer than they do; a recording starts them together. Written by hand.
+"""A training step on a GPU as one recording. A small model's step consists of a thousand kernels of a few microseconds each, and starting them
+one by one takes longer than running them; a recording starts them together. Written by hand.
 """
 
 from typing import Any
@@ -16,11 +16,12 @@ __all__ = ["RecordedStep"]
 
 class RecordedStep:
     """The step of `train_step` with a weight for each token, for batches of one shape: the gradient of −Σ w y / Σ w, clipped to length `clip`, and
-    the optimizer's move.
+    the optimizer's update.
 
-    On a GPU it is recorded as a CUDA graph when this is made, without a move, and played at every call. A recording reads the learning rates where they
-    stood: they must be tensors there, which are filled and not replaced (`muon_for` makes them so). Elsewhere every call computes the step anew.
-    Nothing waits for the device to look at a number: a loss or a gradient that is not finite moves the weights, which `train_step` prevents.
+    On a GPU the constructor records the step as a CUDA graph, without changing the weights, and every call replays it. A recording reads the
+    learning rates from the same memory each time: they must be tensors on the GPU that are filled, not replaced (`muon_for` makes them so).
+    On other devices every call computes the step anew. The step never waits for the device in order to check a number: unlike `train_step`,
+    it updates the weights even if the loss or a gradient is not finite.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], clip: float = 1.0) -> None:
@@ -32,7 +33,7 @@ class RecordedStep:
         self.graph = self._record() if device.type == "cuda" else None
 
     def __call__(self, read: Int[Tensor, "batch n"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"]) -> Float[Tensor, ""]:
-        """The loss before the move, on the device: who wants the number waits for it."""
+        """Take a step; returns the loss before the update, on the device: only reading the number waits for it."""
         for mine, given in ((self.read, read), (self.tokens, tokens), (self.weights, weights)):
             mine.copy_(given)
         if self.graph is None:
@@ -41,7 +42,7 @@ class RecordedStep:
         return self.loss.clone()
 
     def _step(self) -> Float[Tensor, ""]:
-        leaves = {name: w.detach().requires_grad_() for name, w in self.parameters.items()}  # of this step alone, as a recording wants them
+        leaves = {name: w.detach().requires_grad_() for name, w in self.parameters.items()}  # made for this step alone, as a recording requires
         loss = weighted_loss(functional_call(self.model, leaves, (self.read,)), self.tokens, self.weights)
         for w, gradient in zip(self.parameters.values(), torch.autograd.grad(loss, list(leaves.values()))):
             w.grad = gradient
@@ -54,7 +55,7 @@ class RecordedStep:
             stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                self._step()  # what happens only the first time happens here
+                self._step()  # so that what happens only the first time is not recorded
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self.loss = self._step()
@@ -63,7 +64,7 @@ class RecordedStep:
 
 
 class _at_rest:
-    """Within it the optimizer may step: the weights and what the optimizer remembers are afterwards what they were."""
+    """A context in which the optimizer may step: on leaving, the weights and the optimizer's state are as they were."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]) -> None:
         self.parts: list[Any] = getattr(optimizer, "parts", [optimizer])
@@ -82,4 +83,4 @@ class _at_rest:
             t.copy_(was)
         for t in self._remembered():
             if id(t) not in known:
-                t.zero_()  # made by the first step; every optimizer here begins with zeros
+                t.zero_()  # state that the first step has made; every optimizer here begins with zeros

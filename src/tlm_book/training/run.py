@@ -75,7 +75,7 @@ __all__ = ["RunReport", "prepare", "report", "run_folder", "train_and_save", "tr
 
 @dataclass(frozen=True)
 class RunReport:
-    """What came out of a training run; `str(report)` is the summary that the command prints."""
+    """The results of a training run; `str(report)` is the summary that the command prints."""
 
     folder: Path
     documents: int
@@ -91,15 +91,15 @@ class RunReport:
     unigram: float
     tokens_per_second: float
     mfu: float
-    n_files: int | None = None  # of text; None: it came from memory
-    held_out_characters: int | None = None  # None: of a run that was begun before they were counted
+    n_files: int | None = None  # text files; None: the text came from memory
+    held_out_characters: int | None = None  # None: the run was begun before they were counted
 
     def bits_per_byte(self, loss: float) -> float:
-        """A loss on this run's held-out text in bits per byte."""
+        """A loss on this run's held-out text, in bits per byte."""
         return loss * self.held_out_tokens / (self.held_out_bytes * math.log(2))
 
     def bits_per_character(self, loss: float) -> float:
-        """The same for each character; ValueError where these were not counted."""
+        """A loss on this run's held-out text, in bits per character; ValueError if the characters were not counted."""
         expects(self.held_out_characters, "held_out_characters", self.held_out_characters, "their number")
         return self.bits_per_byte(loss) * self.held_out_bytes / (self.held_out_characters or 1)
 
@@ -131,14 +131,14 @@ class RunReport:
         return f"  {self.bits_per_character(loss):13.3f}" if self.held_out_characters else ""
 
     def _cut(self) -> list[str]:
-        """Why there are more documents than files, in a line."""
+        """Why there are more documents than files, in a list with one line; an empty list if there are not."""
         if self.n_files is None or self.n_files == self.documents:
             return []
         files = "one file" if self.n_files == 1 else f"{self.n_files} files"
         return [f"      ({files}, cut into documents at <|endoftext|> or form feeds where there are any, else between paragraphs)"]
 
 
-COUNTED = 20_000_000  # tokens at most from which the tables count
+COUNTED = 20_000_000  # the tables count at most this many tokens
 
 
 def report(
@@ -153,7 +153,7 @@ def report(
     n_files: int | None = None,
     characters: int | None = None,
 ) -> RunReport:
-    """The summary of a run, with the rivals on the same split, and the speed."""
+    """The report of a run, with its rivals on the same split and its speed."""
     c, (step, loss) = result.model.config, result.best
     device, text = next(result.model.parameters()).device, known[:COUNTED]
     read = (len(result.log) - result.resumed) * config.batch_size * c.max_len
@@ -191,14 +191,14 @@ def train_and_save(
     progress: bool = True,
     model_of: Callable[[Size, int], Config] = model_for,
 ) -> RunReport:
-    """The whole job: split, tokenizer, model, training, files. The tokenizer too learns from the training part alone.
+    """The whole job: split, tokenizer, model, training, files. The tokenizer, too, learns from the training part alone.
 
     Errors as in `train` and `save`; the folder `out` must not exist.
     """
-    # a place that cannot be written is found now, not at the end
-    free_folder(out).parent.mkdir(parents=True, exist_ok=True)
+    # fails now, and not at the end, if the place cannot be written to
+    free_folder(out, "out").parent.mkdir(parents=True, exist_ok=True)
     choose_device(device)
-    model_of(size, size.vocab_size)  # wrong sizes are found before the work begins
+    model_of(size, size.vocab_size)  # raises for wrong sizes before the work begins
     train_texts, held_out_texts = split_documents(texts, config.validation, config.seed)
     tokenizer = learn_tokenizer(train_texts, size.vocab_size, config.seed)
     reading = tqdm(train_texts, desc="tokens", unit="document", disable=not progress, leave=False)
@@ -219,17 +219,17 @@ def train_from_file(
     `choices` overrule `fit_size` (vocab_size, d_model, layers, heads, context) and `recipe` (any field of `TrainConfig`).
     Errors: those of `read_text`, `train` and `save`; ValueError for an unknown choice.
     """
-    free_folder(out)
+    free_folder(out, "out")
     text = read_text(data)
     size, config = plan(len(text.encode()), **choices)
     return train_and_save(split_text(text), out, size, config, device=device, progress=progress)
 
 
 def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bool = True, **choices: object) -> RunReport:
-    """Make the model that the package ships: the book's corpus, the sizes that `fit_size` suggests, the model that the overview defines, seed 0;
-    `choices` as in `train_from_file`.
+    """Train the model that the package ships: on the book's corpus, in the sizes that `fit_size` suggests, of the kind that the overview defines,
+    with seed 0; `choices` as in `train_from_file`.
 
-    Its rate is the one that it was made with; the recipe's was found for the recipe's kind of model.
+    Its learning rate is the one with which the shipped model was made; that of `recipe` was found for its own kind of model.
     """
     texts = documents()
     size, config = plan(sum(len(t.encode()) for t in texts), **choices)
@@ -241,25 +241,25 @@ def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bo
 # In a folder, resumable, in one process or several
 
 OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|curves\.svg|begin|tensorboard|step-\d+|\..*")
-FORMER = ".former"  # the model of a run that is taken further, until the new one is there
+FORMER = ".former"  # where the former model is kept while a run that is taken further replaces it
 
 
 def run_folder(out: str | os.PathLike[str]) -> Path:
-    """Where a run that will end in `out` keeps its work."""
+    """The folder with the work of a run that will end in `out`."""
     return Path(f"{Path(out)}.run")
 
 
 def expects_own(folder: Path) -> None:
-    """ValueError when anything but the work of a run stands in the folder, which goes when the run is complete."""
+    """ValueError if the folder, which is deleted when the run is complete, holds anything but the work of a run."""
     other = [f.name for f in folder.glob("*") if not OF_A_RUN.fullmatch(f.name)]
     expects(not other, "folder", f"{str(folder)!r} with {other[:1]} in it", "a folder that holds a run and nothing else")
 
 
 def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None = None, board: bool = False) -> None:
-    """Write the model from which the run begins, run.json, tokenizer.json, held_out.tokens and train.tokens, in this order, where they are missing.
+    """Write the model from which the run begins, run.json, tokenizer.json, held_out.tokens and train.tokens, in this order, unless they exist.
 
-    The tokenizer is learned from documents of the training part: all, or some by chance when the text is long. ValueError when
-    anything else stands in the folder, and for another tokenizer than before.
+    The tokenizer is learned from the documents of the training part: from all, or from a random choice if the text is long. ValueError if
+    the folder holds anything else, and for another tokenizer than before.
     """
     expects_own(folder)
     clear_parts(folder)
@@ -280,7 +280,7 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
         share = TOKENIZER_TEXT / sum(file.stat().st_size for file in text_files(job.data))
         chance = np.random.default_rng(config.seed)
         some = (text for text in part(False) if share > 1 or chance.random() < share)
-        pattern = GPT2_PATTERN if job.preset == "gpt2" else PATTERN  # GPT-2's files stand for theirs
+        pattern = GPT2_PATTERN if job.preset == "gpt2" else PATTERN  # GPT-2's files imply its own pattern
         with new_file(folder / TOKENIZER) as file:
             (own or Tokenizer.train(some, job.size.vocab_size, pattern=pattern)).save(file)
     elif given is not None:
@@ -311,30 +311,30 @@ def train_files(
 ) -> RunReport | None:
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
-    The work stands in `out`.run meanwhile. With `resume` a run that was interrupted is taken up there, and nothing else need be said: what is said
-    is compared. A run that is finished goes further when there are more `steps`: from its last step on, at the learning rate that a run
-    of so many steps has there.
+    Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
+    any that is given must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
+    rate that a run of that many steps has there.
 
-    `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to go on from: a folder that
-    this function or `save` made, or (model, tokenizer), such as `load_model` reads; the tokenizer is kept, and without `data` it goes on with the text
-    of the run that made the folder. `tensorboard` writes the log for that program, too, and `plot` draws the curves as they grow, in curves.svg beside
-    the log. `choices` overrule what fits the text: vocab_size, d_model, layers, heads, context, and any field of `TrainConfig`.
+    `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to start from: a folder that
+    this function or `save` made, or (model, tokenizer), as `load_model` returns them; its tokenizer is kept, and without `data` the text is that
+    of the run that made the folder. `tensorboard` also writes the log for TensorBoard, and `plot` draws the curves as they grow, in curves.svg
+    beside the log. `choices` overrule what suits the text: vocab_size, d_model, layers, heads, context, and any field of `TrainConfig`.
 
-    `minutes` fits the model (where no choice says its size), the number of steps and the schedule to a time, tokenizer and report included: a few steps are
-    tried first, and the number of steps follows the machine while the run goes on. Without it, a run on a CPU takes ten minutes at most, unless `steps` are
-    chosen. What was fitted stands in run.json and in each checkpoint, and is resumed as it is.
+    `minutes` fits the model (unless a choice says its size), the number of steps and the schedule to a time that includes tokenizer and report: a few
+    steps are tried first, and the number of steps is adjusted to the machine's speed during the run. Without it, a run on a CPU takes ten minutes at
+    most, unless `steps` is given. The fitted values are kept in run.json and in each checkpoint, and a resumed run uses them unchanged.
 
-    Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError when `out` exists, or work that is not to be resumed; ImportError
-    without the package tensorboard, where it is asked for.
+    Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError if `out` exists, or work that is not to be resumed; ImportError
+    if the package tensorboard is asked for and missing.
     """
     began, out, folder = time.perf_counter(), Path(out), run_folder(out)
-    data = data if data is None or isinstance(data, str | os.PathLike) else [*data]  # it is read more than once
+    data = data if data is None or isinstance(data, str | os.PathLike) else [*data]  # a list, since it is read more than once
     expects(tokenizer is None or isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
     expects(tokenizer is None or "vocab_size" not in choices, "vocab_size", choices.get("vocab_size"), "none: the tokenizer has its own")
     expects_one_of("parallel", parallel, PARALLEL)
     aim = aim_at(minutes, "steps" in choices, choose_device(device), began)
     if tensorboard:
-        board_writer()  # it is there
+        board_writer()  # raises if the package is missing
     begun, finished = resume and (folder / JOB).is_file(), resume and (out / JOB).is_file()
     if begun or finished:
         has = f"none: the run in {str(folder if begun else out)!r} has its number of steps"
@@ -344,12 +344,12 @@ def train_files(
         job = read_job(folder)
         job.expects_same(folder, data, preset, begin, choices)
         if not job.further:
-            free_folder(out)
+            free_folder(out, "out")
     elif finished:
         job = read_job(out)
         job.expects_same(out, data, preset, begin, {name: value for name, value in choices.items() if name != "steps"})
     else:
-        free_folder(out)
+        free_folder(out, "out")
         none = "none" if not resume else f"none, and no run in {str(folder)!r} or {str(out)!r} to go on with"
         expects(data is not None or begin is not None, "path", none, "a text file")
         job = new_job(data, preset, begin, choices, aim)
@@ -363,7 +363,7 @@ def train_files(
                 expects(new or resume, "folder", work, "none, or to resume it", FileExistsError)
                 if finished and not begun:
                     expects_own(folder)
-                    shutil.rmtree(folder, ignore_errors=True)  # what is left of the run's own
+                    shutil.rmtree(folder, ignore_errors=True)  # only the run's own files are left in it
                     job = further(out, folder, choices.get("steps"))
                 folder.mkdir(parents=True, exist_ok=True)
                 with held(folder):
@@ -373,7 +373,7 @@ def train_files(
             dist.wait()
             return _train_prepared(folder, out, read_job(folder), dist, parallel, keep, progress, watch, aim)
         except BaseException:
-            if new and not checkpoints(folder):  # nothing to come back to
+            if new and not checkpoints(folder):  # there is nothing to resume
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 
@@ -421,12 +421,12 @@ def _train_prepared(
         return None
     config = as_replanned(folder, config)
     more = left_behind(folder, dataclasses.replace(job, config=config))
-    if out.exists():  # of the run that was taken further
+    if out.exists():  # the model of the run that was taken further
         shutil.rmtree(folder / FORMER, ignore_errors=True)
         out.rename(folder / FORMER)
     saved = save(out, result.model, words, config=config, log=result.log, more=more)
     n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
-    there = all(os.path.exists(path) for path in job.data)  # the tokens may be all that is left of it
+    there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
     n_files = len(text_files(job.data)) if there else None
     characters = held_out.head.get("characters")
     said = report(saved, n_documents, known.tokens, held_out.tokens, n_judged, result, config, words.start, n_files, characters)

@@ -1,4 +1,4 @@
-"""Text files become documents: read with suspicion, cut at marks or between paragraphs, at once or block by block. Written by hand."""
+"""From text files to documents: checked when read, cut at marks or between paragraphs, all at once or block by block. Written by hand."""
 
 import mmap
 import os
@@ -10,17 +10,17 @@ from tlm_book.checks import expects
 
 __all__ = ["LEAST_BYTES", "MARKS", "Paths", "read_text", "split_text", "stream_documents", "text_files"]
 
-LEAST_BYTES = 4096  # of text; less gives no model worth the name
+LEAST_BYTES = 4096  # of text; less does not give a useful model
 MARKS = re.compile(r"<\|endoftext\|>|\f")
 CUTS = (b"<|endoftext|>", b"\f", b"\n\n", b"\n", b" ")  # where a block may end, the best first
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
-    """The text of a UTF-8 file, its line ends made "\\n", without a byte order mark.
+    """The text of a UTF-8 file, with "\\n" for all line ends and without a byte order mark.
 
-    FileNotFoundError for no file; ValueError for a folder, for bytes that are no UTF-8 (with the place of the first), and for
-    fewer than `at_least` bytes.
+    FileNotFoundError if there is no such file; ValueError for a folder, for bytes that are not UTF-8 (with the place of the first),
+    and for fewer than `at_least` bytes.
     """
     path = Path(path)
     expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
@@ -32,7 +32,7 @@ def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
 
 
 def decoded(data: bytes, path: Path, first: int = 0) -> str:
-    """The text of these bytes, which stand at place `first` of the file. Errors and changes as in `read_text`."""
+    """The text of these bytes, which begin at place `first` of the file. Line ends, byte order mark and errors as in `read_text`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -43,11 +43,11 @@ def decoded(data: bytes, path: Path, first: int = 0) -> str:
 
 
 def split_text(text: str, size: int = 4000) -> list[str]:
-    """One text as documents.
+    """Split one text into documents.
 
-    Where the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
+    If the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
     (separated by blank lines) are put together until a document has `size` characters, or a twentieth of the text if that is
-    less; a paragraph longer than this is cut, at a white space where there is one.
+    less; a longer paragraph is cut, at white space if there is any.
 
     >>> split_text("one\\ftwo")
     ['one', 'two']
@@ -67,7 +67,7 @@ def split_text(text: str, size: int = 4000) -> list[str]:
 
 
 def cut(paragraph: str, size: int) -> list[str]:
-    """Pieces of at most `size` characters, cut at the last white space before that where there is one.
+    """The paragraph in pieces of at most `size` characters, each cut at the last white space that allows it, if there is any.
 
     >>> cut("to be or not", 6)
     ['to be', 'or not']
@@ -85,9 +85,9 @@ def cut(paragraph: str, size: int) -> list[str]:
 
 
 def text_files(data: Paths) -> list[Path]:
-    """The files, folders replaced by the files in them (hidden ones left out), in order of their names.
+    """The files, with each folder replaced by the files in it (except hidden ones) in the order of their names.
 
-    FileNotFoundError for nothing there, ValueError for a folder without files.
+    FileNotFoundError for a path that does not exist, ValueError for a folder without files.
     """
     found = []
     for path in map(Path, [data] if isinstance(data, str | os.PathLike) else data):
@@ -99,14 +99,14 @@ def text_files(data: Paths) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and in the folders in it, in order; hidden ones and those in hidden folders are left out."""
+    """The files in a folder and its subfolders, in order; hidden ones and those in hidden folders are left out."""
     hidden = lambda file: any(part.startswith(".") for part in file.relative_to(folder).parts)
     return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file)]
 
 
 def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
-    """The text of a file in blocks of about `size` bytes, cut at the best place there is: a mark, a blank line, a line, a space.
-    Errors for bytes that are no UTF-8 as in `read_text`.
+    """The text of a file in blocks of about `size` bytes, cut at the best place there is: a mark, a blank line, a line end or a space.
+    Errors for bytes that are not UTF-8 as in `read_text`.
     """
     rest, done = b"", 0
     with file.open("rb") as source:
@@ -128,8 +128,8 @@ def has_marks(file: Path) -> bool:
 
 
 def stream_documents(files: Sequence[str | os.PathLike[str]], block: int = 2**24) -> Iterator[str]:
-    """The documents of the files, one after another: a single file is cut as by `split_text`; of several, each is one document
-    unless marks cut it. A file of several blocks is cut block by block.
+    """The documents of the files, one after another: a single file is cut as by `split_text`; if there are several, each is one
+    document unless marks cut it. A file of several blocks is cut block by block.
     """
     for file in map(Path, files):
         whole = has_marks(file) or (len(files) > 1 and file.stat().st_size <= block)

@@ -1,9 +1,10 @@
-"""Pictures: one style for the drawn ones, and interactive ones that work on a page without a kernel.
+"""Pictures: one style for drawn pictures, and interactive ones that work on a page without a kernel.
 
     from tlm_book.viewer import show, attention, use_style
     show(model, tokenizer, "any text").save("heads.html")
 
-Each has a folder: view.py, view.js and view.css. The style needs no anywidget. Written by hand; imports neither torch nor a chapter.
+Each interactive picture has a folder with view.py, view.js and view.css. The style does not need anywidget. Written by hand; imports neither
+torch nor a chapter.
 """
 
 from importlib import import_module
@@ -24,12 +25,12 @@ try:
     from tlm_book.viewer.questions import questions
     from tlm_book.viewer.sampling import sampling
     from tlm_book.viewer.softmax_temperature import softmax_temperature
-except ImportError:  # mostly without anywidget: what draws with matplotlib alone goes on
+except ImportError:  # mostly since anywidget is missing: the parts that draw with matplotlib alone still work
 
     def __getattr__(name: str) -> object:
-        """A picture is looked for when it is asked for: the import says what is missing, or finds what was installed meanwhile."""
+        """Import a picture when it is asked for: the import says what is missing, or finds what has been installed meanwhile."""
         if name not in __all__:
             raise AttributeError(f"module 'tlm_book.viewer' has no attribute {name!r}")
         found = getattr(import_module(f"tlm_book.viewer.{'attention' if name == 'show' else name}"), name)
-        globals()[name] = found  # in the place of the folder of that name
+        globals()[name] = found  # in place of the subpackage of that name
         return found

@@ -1,7 +1,7 @@
-"""What the interactive pictures share: one host for pages without a kernel, one widget, and signs for what does not show.
+"""What the interactive pictures share: one host for pages without a kernel, one widget, and signs for invisible characters.
 
-A picture is an ES module and a state. In a live notebook anywidget runs the module and the state are traits. On a static
-page the output's `text/html` carries module and state within itself: no network, no kernel. Written by hand.
+A picture is an ES module and a state. In a live notebook anywidget runs the module, and the state consists of traits. On a static
+page the output's `text/html` itself contains module and state, and needs no network and no kernel. Written by hand.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ try:
     import anywidget
     import traitlets
 except ModuleNotFoundError:
-    library("anywidget", "viewer")  # says how to get it
+    library("anywidget", "viewer")  # raises an error that says how to get it
     raise
 
 __all__ = ["Picture", "module", "page"]
 
-MAX_CHARACTERS = 200  # of one token
+MAX_CHARACTERS = 200  # of one token at most
 
-# Tells the module its host's part of the picture where no kernel is: the four methods of a widget model that it uses.
-# Every element of this name gets the picture, so the same picture may stand twice on a page.
+# Acts as the module's host where there is no kernel, with the four methods of a widget model that the module uses.
+# Every element of this name gets the picture, so the same picture may occur twice on a page.
 HOST = """
 for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data-drawn])')) {{
   const state = {state}, hear = {{}};
@@ -56,18 +56,18 @@ for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data
 
 
 def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str:
-    """A picture as a piece of HTML that needs nothing else: `fallback`, replaced by the picture where scripts run.
+    """A picture as a self-contained piece of HTML: `fallback`, which is replaced by the picture if scripts run.
 
     kind      a word for the attribute that names the picture.
     module    the text of an ES module that ends with a constant `viewer`, whose method `render` draws.
-    state     what the module asks its model for; anything that JSON holds.
+    state     the values that the module asks its model for; anything that JSON can hold.
     fallback  HTML for readers without scripts.
 
     The same state gives the same bytes.
     """
     text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    # The class names keep MathJax from reading dollar signs in tokens.
+    # The class names keep MathJax from interpreting dollar signs in tokens.
     return (
         f'<div class="tlm-{kind} tex2jax_ignore mathjax_ignore" data-tlm-{kind}="{name}">\n'
         f'{fallback}\n</div>\n'
@@ -76,20 +76,21 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
 
 
 def module(picture: str, *parts: str) -> str:
-    """The ES module of a picture: what all share, then the parts in its folder, the last of which is view.js. A line
-    `const OWN = "view.css";` gives the text of that file its name; a line `"model.js";` is replaced by that file. Lines of comment and indents stay out of the page.
+    """The ES module of a picture: what all pictures share, then the parts in its folder, the last of which is view.js. A line
+    `const OWN = "view.css";` makes OWN the text of that file; a line `"model.js";` is replaced by that file. Comment lines and
+    indentation are removed.
     """
     return script("base", *(f"{picture}/{part}" for part in (*parts, "view")))
 
 
 def script(*files: str) -> str:
-    """The text of these files of the viewer, one after the other, as `module` puts it into a page."""
+    """The text of these files of the viewer, one after the other, in the form that `module` puts into a page."""
     lines = [line.strip() for name in files for line in _lines(Path(__file__).parent / f"{name}.js")]
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """The lines of a file, with those of the files that it names."""
+    """The lines of a file, with the lines of the files that it names in place of their names."""
     for line in file.read_text(encoding="utf-8").splitlines():
         if style := re.fullmatch(r'const (\w+) = "(\w+\.css)";', line):
             yield from [f"const {style[1]} = `", *_lines(file.with_name(style[2])), "`;"]
@@ -102,7 +103,7 @@ def _lines(file: Path) -> Iterator[str]:
 class Picture(anywidget.AnyWidget):
     """A small interactive picture: `data` is what the page is given, the other marked traits are the reader's choices.
 
-    The choices follow the reader in a live notebook, may be set, and may be watched. A class of pictures has its module
+    In a live notebook the choices follow the reader; they may also be set, and watched. A class of pictures defines its module
     `_esm`, its word `_word` and its still form `_fallback()`; a trait with the tag `picture=True` is part of the state.
     """
 
@@ -121,18 +122,18 @@ class Picture(anywidget.AnyWidget):
         raise NotImplementedError
 
     def to_html(self) -> str:
-        """The picture as a piece of HTML that needs nothing else: a still one, replaced by the live one where scripts run.
+        """The picture as a self-contained piece of HTML: a still picture, which is replaced by the live one if scripts run.
         """
         return page(self._word, self._esm, self._state(), self._fallback())
 
     def save(self, file: str | os.PathLike[str]) -> Path:
-        """Write the picture to a file, and return its path; the name's ending says as what.
+        """Write the picture to a file and return its path; the ending of the name chooses the format.
 
         .html       the interactive picture as a page of its own, which needs no kernel and no network.
-        .svg, .png  a drawing of what the picture shows now; a playground, which computes on its page, has none.
+        .svg, .png  a drawing of what the picture shows now; not for a playground, which computes on its page.
         .json       what the page is given: `data` and the reader's choices.
 
-        ValueError for another ending, FileNotFoundError where there is no such folder. A file of that name is replaced.
+        ValueError for another ending, FileNotFoundError if there is no such folder. A file of that name is replaced.
         """
         path = Path(file)
         endings = (".html", ".json", *((".svg", ".png") if hasattr(self, "_figure") else ()))
@@ -152,7 +153,7 @@ class Picture(anywidget.AnyWidget):
         return {name: getattr(self, name) for name in self.traits(picture=True)}
 
     def _draw(self, file: Path, form: str) -> None:
-        """The still drawing, in the book's style; matplotlib's settings stay as they are."""
+        """Draw the picture as it is now, in the book's style, into a file; matplotlib's settings stay as they are."""
         matplotlib = library("matplotlib", "viewer")
         with matplotlib.rc_context():
             use_style()
@@ -170,7 +171,7 @@ _PAGE = """<!doctype html>
 """
 
 
-# ---- checks of what the caller gives ------------------------------------------------------------------------------------
+# ---- checks of the caller's arguments -----------------------------------------------------------------------------------
 
 
 def kind(thing: object) -> str:
@@ -179,7 +180,7 @@ def kind(thing: object) -> str:
 
 
 def expects_title(title: object) -> None:
-    """The title is a string or None."""
+    """Check that the title is a string or None; TypeError otherwise."""
     expects(title is None or isinstance(title, str), "title", kind(title), "a str", TypeError)
 
 
@@ -196,14 +197,14 @@ def expects_strings(argument: str, tokens: Iterable[str]) -> list[str]:
 
 
 def number_between(argument: str, got: Any, low: float, high: float) -> float:
-    """A number from low to high, Python's or numpy's, as Python's own; TypeError for another type, ValueError outside the range."""
+    """A number from low to high, of Python or numpy, as a float; TypeError for another type, ValueError outside the range."""
     expects(isinstance(got, Real) and not isinstance(got, bool), argument, repr(got), "a number", TypeError)
     expects(low <= got <= high, argument, f"{got}", f"a number from {low} to {high}")
-    return min(max(float(got), low), high)  # a bound of fewer bits may lie beside its double
+    return min(max(float(got), low), high)  # a bound given in fewer bits may lie just beside its double
 
 
 def whole_between(argument: str, got: Any, low: int, high: int) -> int:
-    """The same for a whole number."""
+    """A whole number from low to high, of Python or numpy, as an int; TypeError for another type, ValueError outside the range."""
     expects(is_whole(got), argument, repr(got), "a whole number", TypeError)
     expects(low <= int(got) <= high, argument, f"{got}", f"a whole number from {low} to {high}")
     return int(got)
@@ -213,10 +214,10 @@ def whole_between(argument: str, got: Any, low: int, high: int) -> int:
 
 
 def visible(token: str) -> str:
-    """The token with a sign for everything that does not show: ␣, ⏎, ⇥, code points for controls; ∅ for the empty token.
+    """The token with a sign for every invisible character: ␣, ⏎, ⇥, code points for controls; ∅ for the empty token.
 
-    Joiners inside a word stay: Persian, Hindi and joined emoji need them. Bidirectional controls do not, since they
-    would reorder the signs around them.
+    Joiners inside a word stay, since Persian, Hindi and joined emoji need them. Bidirectional controls do not stay, since
+    they would reorder the signs around them.
     """
     if len(token) > MAX_CHARACTERS:
         token = token[:MAX_CHARACTERS] + "…"
@@ -233,24 +234,24 @@ def visible(token: str) -> str:
         else:
             shown += c
     if token and unicodedata.category(token[0])[0] == "M":
-        shown = "◌" + shown  # a mark alone has nothing to stand on
+        shown = "◌" + shown  # a combining mark alone needs a carrier
     return shown or "∅"
 
 
 def visible_line(text: str) -> str:
-    """A title or a label: as `visible`, but spaces between words stay spaces."""
+    """A title or a label as visible text: as `visible`, but spaces between words stay spaces."""
     shown = visible(text)
     return shown.replace("␣", " ") if text == text.strip() else shown
 
 
 def shown_title(title: Any) -> str | None:
-    """The title as visible text, None without one; TypeError for anything but a string."""
+    """The title as visible text, or None; TypeError for anything but a string or None."""
     expects_title(title)
     return title and visible_line(title)
 
 
 def number(x: float, digits: int = 3) -> str:
-    """A number for reading: `digits` significant digits, a power of ten where it is very small or large.
+    """A number as text, with `digits` significant digits, and with a power of ten if it is very small or large.
 
     >>> [number(x) for x in (0, 0.5, -2, 1234.5, 1e-6, 2.5e7)]
     ['0', '0.500', '−2.00', '1230', '1.00 × 10⁻⁶', '2.50 × 10⁷']
@@ -268,12 +269,12 @@ def number(x: float, digits: int = 3) -> str:
 
 
 def ten_to(power: int) -> str:
-    """A power of ten for reading: 10⁻⁶."""
+    """A power of ten as text, such as 10⁻⁶."""
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """An HTML table for readers without scripts; cells are HTML already, caption and head are text."""
+    """An HTML table for readers without scripts; the cells are given as HTML, caption and head as text."""
     tops = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
     lines = ""
     for first, *others in rows:
@@ -287,12 +288,12 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> s
 
 
 def bdi(text: str) -> str:
-    """Text of a reader's language as HTML: escaped, and its direction kept to itself."""
+    """Text in any language as HTML: escaped, and with its direction isolated from its surroundings."""
     return html.escape(text) if text.isascii() else f"<bdi>{html.escape(text)}</bdi>"
 
 
 def svg(width: int, height: int, label: str, *shapes: str) -> str:
-    """A still drawing, as wide as its page allows and at most `width` css pixels; `label` says what it shows."""
+    """A still drawing, as wide as its page allows but at most `width` CSS pixels; `label` says what it shows."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" style="max-width: 100%; height: auto" role="img" '
         f'aria-label="{html.escape(label)}" fill="none" stroke="currentColor" stroke-linecap="round">{"".join(shapes)}</svg>'
@@ -300,7 +301,7 @@ def svg(width: int, height: int, label: str, *shapes: str) -> str:
 
 
 def point(x: float, y: float) -> str:
-    """Two coordinates of a drawing, to a tenth of a pixel: the same on every machine."""
+    """Two coordinates of a drawing, rounded to a tenth of a pixel, so that they are the same on every machine."""
     return f"{round(x, 1) + 0:g} {round(y, 1) + 0:g}"
 
 
@@ -308,7 +309,7 @@ def point(x: float, y: float) -> str:
 
 
 def scores_of(scores: Any, most: int, count: str) -> Float64[np.ndarray, "n"]:
-    """The scores in float64. TypeError for what is no real number, ValueError for what is no row of 1 to `most` finite numbers."""
+    """The scores in float64. TypeError unless they are real numbers, ValueError unless they are a row of 1 to `most` finite numbers."""
     try:
         z = np.asarray(as_array(scores))
     except ValueError as error:
@@ -326,5 +327,5 @@ def softmax(z: Float64[np.ndarray, "n"], tau: float = 1.0) -> Float64[np.ndarray
 
 
 def weight_bar(w: float, signs: int) -> str:
-    """A weight as a number and a bar, which has so many signs for weight 1."""
+    """A weight as a number and a bar; the bar for weight 1 has `signs` characters."""
     return f'{w:.3f} <span aria-hidden="true">{"█" * round(signs * w)}</span>'

@@ -1,4 +1,4 @@
-"""The pictures as drawings, for files that are no pages: what each shows now, with matplotlib. Written by hand; attention has its own."""
+"""Drawings of what the pictures show now, by matplotlib, for files that are not pages. Written by hand; attention has a module of its own."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ["bars", "clocks", "graphs", "levels", "tokens"]
 
 
 def _axes(title: str | None, width: float, height: float) -> tuple[Any, Any]:
-    """(figure, axes) of so many inches."""
+    """(figure, axes) of this size in inches."""
     figure = library("matplotlib.figure", "viewer").Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     if title:
@@ -37,7 +37,7 @@ def bars(title: str | None, names: Sequence[str], groups: Mapping[str, Sequence[
 
 
 def graphs(title: str | None, xlabel: str, x: Sequence[float], lines: Mapping[str, Sequence[float]], at: float) -> Any:
-    """Curves over a logarithmic axis, and the place at which the slider stands."""
+    """Curves over a logarithmic axis, with the position of the slider marked."""
     figure, axes = _axes(title, 6.4, 3.2)
     for (label, y), dash in zip(lines.items(), ("-", "--")):
         axes.semilogx(x, y, dash, label=label)
@@ -48,7 +48,7 @@ def graphs(title: str | None, xlabel: str, x: Sequence[float], lines: Mapping[st
 
 
 def levels(title: str | None, curves: Sequence[Sequence[tuple[float, float]]], path: Sequence[tuple[float, float]]) -> Any:
-    """Level curves of a surface over the plane, and a path on it from a ring on."""
+    """Level curves of a surface over the plane, and a path on it, whose start is marked by a ring."""
     figure, axes = _axes(title, 6.4, 4.4)
     for curve in curves:
         axes.fill(*zip(*curve), fill=False, edgecolor=INK, alpha=0.5, linewidth=0.8)
@@ -59,7 +59,7 @@ def levels(title: str | None, curves: Sequence[Sequence[tuple[float, float]]], p
 
 
 def clocks(title: str | None, omega: Sequence[float], position: int, offset: int) -> Any:
-    """A clock for each frequency, with its hand at the position and at the position and the offset together."""
+    """A clock for each frequency, with its hand at the position and at the position plus the offset."""
     across = min(len(omega), 8)
     down = math.ceil(len(omega) / across)
     figure, axes = _axes(title, 1.1 * max(across, 3), 1.2 * down + 0.8)

@@ -1,4 +1,4 @@
-"""How a picture has a model read: in evaluation mode, and where its weights are. Written by hand."""
+"""The context in which a model reads for a picture: in evaluation mode, with tensors where its weights are. Written by hand."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ __all__ = ["reading"]
 
 @contextmanager
 def reading(model: Any) -> Iterator[Any]:
-    """Within, the model is in evaluation mode, no gradients are kept, and tensors are made where its weights are, which is what comes; afterwards the model
-    is in the mode in which it came, also after an error.
+    """A context in which the model is in evaluation mode, no gradients are kept, and tensors are made on the device of its weights, which it gives.
+    On leaving, even after an error, the model is put back into the mode in which it came.
     """
     torch = library("torch", "viewer")
     training, place = model.training, next((weight.device for weight in model.parameters()), torch.device("cpu"))

@@ -12,7 +12,8 @@ __all__ = ["shared_file"]
 
 
 def shared_file(file: str, model: Any, tokenizer: Any) -> str:
-    """The script `_static/FILE.js` of a site: the model, and the pictures that compute it. It works from a folder, too, where a page may read no other file.
+    """The script `_static/FILE.js` of a site: the model, and the pictures that compute it. It also works from a folder, where pages may read no
+    other file.
 
     TypeError and ValueError as in `playground`.
     """
@@ -23,8 +24,8 @@ def shared_file(file: str, model: Any, tokenizer: Any) -> str:
 
 
 def _drawing(picture: type[OfModel], common: str) -> str:
-    """A function of a picture's name and state: what its module has beyond `common`, with which both modules begin, and the host that a page of its own
-    would have."""
+    """The script of a function of a picture's name and state: the picture's module without `common`, with which all such modules begin, and the host
+    that a page of its own would have."""
     host = HOST.format(kind=picture._word, name="' + name + '", state="{...given, data: {...theModel, ...given.data}}")
     own = picture._esm.removeprefix(common).replace("export default viewer;", "")
     return f"{picture._word}(name, given) {{\n{own}{host}}},\n"

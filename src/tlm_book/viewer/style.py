@@ -1,6 +1,6 @@
 """The look of the book's drawn pictures: one palette, one colour scale, one set of matplotlib settings.
 
-Six colours that readers who lack one kind of cone can tell apart too (after Okabe and Ito, and
+Six colours that can be told apart even by readers who lack one kind of cone (after Okabe and Ito, and
 Tol), and a scale from near white to navy whose steps look equally large. Written by hand.
 """
 
@@ -23,7 +23,7 @@ CYCLE = (BLUE, RED, GREEN, PURPLE, ORANGE, GREY)
 SEQUENTIAL = "tlm_blues"
 """Name of the colour map for numbers from 0 (light) to large (dark); `use_style` registers it with matplotlib."""
 
-# Nine colours at equal distances in CIELAB; lightness falls from 98 to 17. The interactive picture has the same list.
+# Nine colours at equal distances in CIELAB; the lightness falls from 98 to 17. The interactive picture has the same list.
 SEQUENTIAL_STOPS = (
     "#f6fbfd", "#c4e7f2", "#8ed0e4", "#5bb4d7", "#3898cb", "#2a7cbb", "#295fa3", "#263f80", "#1d2657",
 )  # fmt: skip
@@ -104,7 +104,7 @@ def use_style() -> None:
 
 
 def _inline_png() -> None:
-    """Inside IPython, ask for PNG; elsewhere (a script, a test) there is nothing to ask."""
+    """Inside IPython, ask for PNG; elsewhere (in a script or a test) do nothing."""
     ipython = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
         return

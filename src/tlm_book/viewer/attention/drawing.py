@@ -1,4 +1,4 @@
-"""A head drawn with matplotlib, as a file wants it that is no page: the matrix of its weights, with the tokens beside it."""
+"""A head drawn with matplotlib, for files that are not pages: the matrix of its weights, with the tokens beside it."""
 
 import base64
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from tlm_book.viewer.style import LINE
 
 __all__ = ["figure", "head_of"]
 
-MOST_NAMES = 64  # beyond, the tokens are counted and not named
+MOST_NAMES = 64  # with more tokens, they are numbered instead of named
 
 
 def head_of(data: Mapping[str, Any], layer: int, head: int) -> tuple[UInt8[np.ndarray, "n m"], Bool[np.ndarray, "n m"]]:
-    """One head's bytes, unpacked, and what is not masked; masked places are not stored, and are 0."""
+    """The weights of one head, unpacked, as bytes, and which of them are not masked; masked weights are not stored, and are 0."""
     _, heads, n, m = data["shape"]
     seen = np.ones((n, m), bool)
     if data["mask"] == "causal":
@@ -31,9 +31,9 @@ def head_of(data: Mapping[str, Any], layer: int, head: int) -> tuple[UInt8[np.nd
 
 
 def figure(view: Any) -> Any:
-    """The head that the view shows, as a figure of matplotlib: the weights with the scale of the view, masked places grey.
+    """The head that the view shows, as a matplotlib figure: its weights in the scale of the view, with masked places in grey.
 
-    With the scale "top" the other weights of a row are left out; what is compared or marked is not drawn.
+    With the scale "top" the other weights of a row are left out; comparisons and marks are not drawn.
     """
     figures, colors = library("matplotlib.figure", "viewer"), library("matplotlib.colors", "viewer")
     q, seen = head_of(view.data, view.layer, view.head)

@@ -1,4 +1,4 @@
-"""Where a model looks when it reads a text: our models, and those of `transformers`."""
+"""Where a model looks when it reads a text, for our models and those of `transformers`."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ __all__ = ["show"]
 def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> View:
     """The attention weights of a model that reads a text, as an interactive picture.
 
-    model      one of ours, or any model of `transformers` that returns attentions. It is read in evaluation mode, and is
-               afterwards in the mode in which it came.
+    model      one of ours, or any model of `transformers` that returns attentions. It is run in evaluation mode, and is then
+               put back into the mode in which it came.
     tokenizer  its tokenizer; ours puts its start marker first.
     text       any text that is not too long for the model.
     title      a line above the picture.
 
-    TypeError for a text that is no string, and for a model that has no attention weights to show; otherwise the errors of model
+    TypeError for a text that is not a string, and for a model that has no attention weights to show; otherwise the errors of model
     and tokenizer, and those of `attention`.
 
     >>> from tlm_book.training import shipped
@@ -48,7 +48,7 @@ def _theirs(model: Any, tokenizer: Any, text: str, place: Any) -> tuple[list[str
     expects(callable(tokenizer), "tokenizer", f"a {type(tokenizer).__name__}", "the tokenizer of transformers that belongs to the model", TypeError)
     batch = tokenizer(text, return_tensors="pt").to(model.device)
     chosen = getattr(model.config, "_attn_implementation", None)
-    if chosen not in (None, "eager"):  # fused kernels form no weights
+    if chosen not in (None, "eager"):  # fused kernels do not form the weights
         model.set_attn_implementation("eager")
     try:
         found = getattr(model(**batch, output_attentions=True), "attentions", None)
@@ -60,7 +60,7 @@ def _theirs(model: Any, tokenizer: Any, text: str, place: Any) -> tuple[list[str
 
 
 def _name(tokenizer: Any, token: int) -> str:
-    """The token as text, with the space before it, which some tokenizers drop from a token alone."""
+    """The token as text, with the space before it, which some tokenizers drop when they decode a single token."""
     name = str(tokenizer.decode([token]))
     lost = str(tokenizer.convert_ids_to_tokens(token)).startswith("▁") and not name.startswith(" ")
     return f" {name}" if lost else name

@@ -1,8 +1,8 @@
 """An interactive picture of attention weights: every head at a glance, one or two in detail, the text shaded.
 
-The picture is one ES module, `base.js` and the files beside this one, with two hosts. In a live notebook anywidget runs it and the
-view's traits follow the reader's choices. On a static page the output's `text/html` carries the module, the weights and
-the tokens within itself: no network, no kernel. Written by hand.
+The picture is one ES module, made of `base.js` and the files beside this one, with two hosts. In a live notebook anywidget runs it, and
+the view's traits follow the reader's choices. On a static page the output's `text/html` itself contains the module, the weights and
+the tokens, and needs no network and no kernel. Written by hand.
 """
 
 import base64
@@ -40,7 +40,7 @@ SCALES, FORMS = ("root", "linear", "log", "top"), ("matrix", "edges")
 class View(Picture):
     """The interactive picture that `attention` and `show` return; show it as the last line of a cell, or save it.
 
-    view.save("heads.html")  writes it as a page of its own; as .svg and .png the head shown, drawn; as .json what the page gets.
+    view.save("heads.html")  writes it as a page of its own; as .svg or .png, a drawing of the head shown; as .json, the page's data.
     view.to_html()           is the picture as a piece of HTML.
 
     The reader's choices are traits. They follow the reader in a live notebook, may be set, and may be watched
@@ -51,11 +51,11 @@ class View(Picture):
     scale        how a weight becomes a colour: "root" (of its square root), "linear", "log", or "top": the `top_k` largest
                  weights of each row alone.
     form         "matrix", or "edges": lines between two columns of tokens.
-    against      the head compared with: None, (layer, head) of the same weights, or "other": the same head of the other model.
-    difference   True shows the first minus the second in the second's place.
-    reverse      False: the text is shaded by where the marked token looks; True: by who looks at it.
+    against      the head to compare with: None, (layer, head) of the same weights, or "other": the same head of the other model.
+    difference   True shows the first minus the second in place of the second.
+    reverse      False: the text is shaded by where the marked token looks; True: by which tokens look at it.
 
-    `data` is what the page gets: shape, visible tokens, packed weights, and each head's mean entropy and distance.
+    `data` is what the page is given: shape, visible tokens, packed weights, and each head's mean entropy and distance.
     """
 
     _esm = module("attention", "look", "shades", "names", "panel", "words", "save")
@@ -124,16 +124,16 @@ def attention(
     weights  shape (layers, heads, n, m), (heads, n, m) or (n, m); a numpy array, a torch tensor of any float dtype, or
              nested lists. Entry [i, j] is the weight that row i gives to column j, from 0 to 1. What `transformers` returns
              for `output_attentions=True` is taken as it is: a tuple over the layers, with a batch of one.
-    columns  the m tokens attended to, for cross-attention; without it they are `tokens`, and m = n.
-    mask     shape (n, m), True where a row may look; the weights are exactly 0 elsewhere. Without it a triangle above the
-             diagonal that is exactly 0 in all heads (n > 1) counts as masked. What is masked is drawn hatched.
-    compare  weights of another model, of the same shape: shown beside the first, and their difference.
+    columns  the m tokens attended to, for cross-attention; by default, `tokens`, with m = n.
+    mask     shape (n, m), True where a row may look; elsewhere the weights are exactly 0. By default, the triangle above the
+             diagonal counts as masked if it is exactly 0 in all heads (n > 1). Masked places are hatched.
+    compare  weights of another model, of the same shape; they are shown beside the first, or the difference is.
     names    what the two models are called.
     title    a line above the picture.
 
-    The page holds each weight in 8 bits, round(255·w), so what it shows differs from w by at most 1/510. Entropy and
-    distance of a head are computed from the weights as given: the means over its rows of −Σⱼ wⱼ ln wⱼ and Σⱼ wⱼ·|i − j|,
-    each row divided by its sum; rows of zeros do not count; no distance for cross-attention. Tokens are shown as text
+    The page holds each weight in 8 bits, round(255·w), so what it shows differs from w by at most 1/510. The entropy
+    and distance of a head are computed from the weights as given: the means over its rows of −Σⱼ wⱼ ln wⱼ and Σⱼ wⱼ·|i − j|,
+    each row divided by its sum; rows of zeros do not count; cross-attention has no distance. Tokens are shown as text,
     whatever they contain; spaces, line ends and invisible characters get visible signs, and a token of more than 200
     characters is cut with an ellipsis.
 
@@ -179,7 +179,7 @@ def attention(
 
 
 def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n m"]:
-    """The weights in float64 with all four axes; TypeError if not real numbers, ValueError for a wrong rank or range."""
+    """The weights in float64 with all four axes; TypeError unless they are real numbers, ValueError for a wrong rank or range."""
     A = _array(argument, weights)
     expects(A.dtype.kind in "fiub", argument, f"dtype {A.dtype}", "real numbers", TypeError)
     if A.ndim == 5:  # (layers, batch, heads, n, m)
@@ -193,13 +193,13 @@ def _weights(argument: str, weights: Any) -> Float64[np.ndarray, "layers heads n
         refuse(argument, f"{A[tuple(i)]} at layer, head, row, column {i.tolist()}", "finite numbers")
     low, high = float(A.min()), float(A.max())
     expects(low >= 0, argument, f"{low:.4g}", "numbers from 0 to 1")
-    # A softmax may end a rounding error above 1.
+    # A weight of a softmax may exceed 1 by a rounding error.
     expects(high <= 1 + 1e-6, argument, f"{high:.8g}", "numbers from 0 to 1")
     return A.clip(max=1)
 
 
 def _array(argument: str, weights: Any) -> Shaped[np.ndarray, "..."]:
-    """The weights as one array; those of a model may be a tuple of tensors, one for each layer."""
+    """The weights as one array; a model may give them as a tuple of tensors, one for each layer."""
     whole = hasattr(weights, "attentions")
     expects(not whole, argument, f"a {kind(weights)}", "its attentions: the field of that name", TypeError)
     none = weights is None or isinstance(weights, (tuple, list)) and (len(weights) == 0 or any(layer is None for layer in weights))
@@ -224,7 +224,7 @@ def _mask(mask: Any, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -
 
 
 def _pack(A: Float64[np.ndarray, "layers heads n m"]) -> UInt8[np.ndarray, "layers heads n m"]:
-    """round(255·A), one byte a weight: off by at most half a step, 1/510."""
+    """round(255·A), with one byte for each weight, which is off by at most half a step, 1/510."""
     return np.rint(255 * A).astype(np.uint8)
 
 
@@ -246,13 +246,13 @@ def _distance(A: Float64[np.ndarray, "layers heads n n"]) -> Float64[np.ndarray,
 
 
 def _mean(of_rows: Float64[np.ndarray, "layers heads n"], A: Float64[np.ndarray, "layers heads n m"]) -> Float64[np.ndarray, "layers heads"]:
-    """The mean over the rows that are not all zero; 0 where there is none."""
+    """The mean over the rows that are not all zero; 0 if there is none."""
     live = A.sum(-1) > 0
     return (of_rows * live).sum(-1) / np.maximum(live.sum(-1), 1)
 
 
 def _rounded(numbers: Float64[np.ndarray, "layers heads"]) -> list[list[float]]:
-    """To four digits after the point, which are the same on every machine; no negative zero."""
+    """The numbers, rounded to four digits after the point, which are the same on every machine; no negative zeros."""
     return (np.round(numbers, 4) + 0.0).tolist()
 
 
@@ -274,7 +274,7 @@ def _pair(name: str, got: Any, sizes: Sequence[int], wants: str, holes: bool) ->
 
 
 def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
-    """A drawing of this head, and for its first rows the three columns with the largest weights."""
+    """A drawing of this head, and a table with the three largest weights of each of its first rows."""
     n = data["shape"][2]
     q, seen = head_of(data, layer, head)
     names = data["columns"] or data["tokens"]
@@ -295,8 +295,8 @@ def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
 
 
 def _drawing(q: UInt8[np.ndarray, "n m"], seen: Bool[np.ndarray, "n m"], label: str) -> str:
-    """A small matrix of squares: in each the largest weight of its block, in one of nine colours (of the square root); grey if masked."""
-    k = -(-max(q.shape) // FALLBACK_CELLS)  # cells on a side of a block
+    """A small matrix of squares, each in one of nine colours for (the square root of) the largest weight of its block; grey if masked."""
+    k = -(-max(q.shape) // FALLBACK_CELLS)  # weights along a side of a block
     height, width = (-(-size // k) for size in q.shape)
     blocks = np.full((height * k, width * k), -1)
     blocks[: q.shape[0], : q.shape[1]] = np.where(seen, q.astype(int), -1)

@@ -23,7 +23,7 @@ from tlm_book.viewer.drawn import clocks
 __all__ = ["ClockHands", "clock_hands"]
 
 MAX_WIDTH = 64
-RADIUS = 40  # of a clock, in the still picture
+RADIUS = 40  # radius of a clock in the still picture
 
 
 class ClockHands(Picture):
@@ -97,8 +97,8 @@ def clock_hands(
     base          the number whose powers the frequencies are, more than 1.
     title         a line above the picture.
 
-    Raises TypeError (numbers of another type) and ValueError (odd or too wide d_model, numbers outside their range); on
-    setting `position` or `offset` of the picture outside its range, IndexError.
+    Raises TypeError (numbers of another type) and ValueError (odd or too large d_model, numbers outside their range); setting
+    `position` or `offset` of the picture outside its range raises IndexError.
 
     >>> clock_hands(6)
     <clock hands: 3 frequencies; position 3, offset 5>

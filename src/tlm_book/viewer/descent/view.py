@@ -1,4 +1,4 @@
-"""Descent on a surface: a path from where the reader puts it, by the rule and the rate that the reader chooses. Written by hand."""
+"""Descent on a surface: a path whose start, rule and rate the reader chooses. Written by hand."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -97,7 +97,7 @@ def descent(
     rule     "gradient descent", "momentum" (m ← βm + g, w ← w − ηm) or "Adam" (β₁ = β, β₂ = 0.99).
     rate     η at first, from 0.001 to 1.
     beta     β at first, from 0 to 0.99.
-    steps    how many, from 0 to 200.
+    steps    how many steps at first, from 0 to 200.
     start    a pair of numbers, the first from −3 to 3, the second from −2 to 2.
     title    a line above the picture.
 
@@ -117,7 +117,7 @@ def descent(
 
 
 def path(surface: str, rule: str, rate: float, beta: float, steps: int, start: Point) -> list[Point]:
-    """The points of the path from the start on; it ends where it has left for good."""
+    """The points of the path, from the start on; it ends early if it diverges."""
     _, slope, _ = SHAPES[surface]
     points, m, v = [start], [0.0, 0.0], [0.0, 0.0]
     for t in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""How much of its spread a standardized row keeps: ε outside and inside the root, over the spread σ. Written by hand."""
+"""The spread that a standardized row keeps, with ε outside and inside the root, over the spread σ. Written by hand."""
 
 import math
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class EpsilonSpread(Picture):
 
 
 def epsilon_spread(epsilon: float = 1e-6, *, sigma: float = 1e-3, title: str | None = None) -> EpsilonSpread:
-    """The spread of a standardized row over the spread σ of the row: σ/(σ + ε) and σ/√(σ² + ε), with sliders for ε and σ.
+    """The spread of a standardized row as a function of the spread σ of the row: σ/(σ + ε) and σ/√(σ² + ε), with sliders for ε and σ.
 
     The first has ε outside the root, the second inside. Both are near 1 for a large σ and near 0 for a small one; the first
     is ½ at σ = ε, the second at σ = √(ε/3). The axis of σ is logarithmic.

@@ -40,7 +40,7 @@ class MergeStepper(Picture):
         return got
 
     def _states(self) -> list[list[int]]:
-        """The names' numbers of every state, as the page computes them."""
+        """The numbers of the tokens' names in every state, as the page computes them."""
         states = [self.data["start"]]
         for merge in self.data["merges"]:
             states.append(_fuse(states[-1], merge["token"], merge["at"]))
@@ -77,7 +77,7 @@ def merge_stepper(
     counts: Sequence[int] | None = None,
     title: str | None = None,
 ) -> MergeStepper:
-    """The merges of a text as a picture to step through: the pair about to fuse is marked, the tokens are counted.
+    """The merges of a text as a picture to step through: the pair about to fuse is marked, and the tokens are counted.
 
     states  the text as tokens before the first merge, after the first, …: lists of str or of bytes, none empty. Each
             state comes from the one before by fusing one pair of neighbouring tokens (a, b) into a + b, in one place or
@@ -87,11 +87,11 @@ def merge_stepper(
     title   a line above the picture.
 
     Tokens are shown as text whatever they contain; spaces, line ends and invisible characters get visible signs. Bytes
-    that are UTF-8 are shown as the text they stand for, other bytes as ‹C3›. `view.step` follows the reader in a live notebook.
+    that are UTF-8 are shown as their text, other bytes in the form ‹C3›. `view.step` follows the reader in a live notebook.
 
-    Raises TypeError (tokens of another type, ranks or counts that are no whole numbers), ValueError (no state, no token,
+    Raises TypeError (tokens of another type, ranks or counts that are not whole numbers), ValueError (no state, no token,
     an empty token, more than 400 tokens; a state that does not follow from the one before by one pair; a wrong number of
-    ranks or counts) and, on setting it, IndexError (a `step` that is not there).
+    ranks or counts); setting `step` to a number that is out of range raises IndexError.
 
     >>> merge_stepper([["a", "a", "b", "a", "a"], ["aa", "b", "aa"], ["aab", "aa"]], counts=[4, 2])
     <merge stepper: 5 tokens become 2 in 2 merges; step 0>
@@ -116,7 +116,7 @@ def merge_stepper(
 
 
 def _states(states: Iterable[Sequence[Token]]) -> list[list[Any]]:
-    """The states as lists of tokens of one type; the errors of `merge_stepper`."""
+    """The states as lists of tokens of one type. Errors as in `merge_stepper`."""
     wants = "a list of lists of str or bytes, one list a state"
     expects(not isinstance(states, (str, bytes)) and hasattr(states, "__iter__"), "states", kind(states), wants, TypeError)
     texts = []
@@ -136,7 +136,7 @@ def _states(states: Iterable[Sequence[Token]]) -> list[list[Any]]:
 
 
 def _fused_at(before: list[Any], after: list[Any], k: int) -> list[int]:
-    """Where state k − 1 was fused: the places of the left tokens. ValueError if no one pair leads to state k."""
+    """The places in state k − 1 of the left tokens of the fused pairs. ValueError if no single pair leads to state k."""
     wants = "the tokens of the state before with one pair of neighbours fused"
     at, pairs, i = [], set(), 0
     for token in after:
@@ -172,7 +172,7 @@ def _numbers(argument: str, numbers: Sequence[int] | None, n: int) -> list[int]:
 
 
 def _shown(token: Token) -> str:
-    """The token as visible text; bytes that are no text as their numbers."""
+    """The token as visible text; bytes that are not text as their numbers."""
     if isinstance(token, str):
         return visible(token)
     try:

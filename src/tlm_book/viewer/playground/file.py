@@ -1,4 +1,4 @@
-"""A model's weights in a file of their own, which several pictures of a site share and load when a reader asks for it. Written by hand."""
+"""A model's weights in a file of their own, which several pictures of a site share and which is loaded when a reader asks for it. Written by hand."""
 
 import hashlib
 import json
@@ -14,11 +14,11 @@ from tlm_book.viewer.playground.pack import pack
 
 __all__ = ["OfModel", "data_of", "prepared"]
 
-MOST_WEIGHTS = 8_000_000  # some 11 MB on the page
-LONGEST = 320  # tokens that the page computes with
-SHARED = ("settings", "file", "vocabulary", "blocks", "heads", "longest")  # what the file holds of a picture's data
+MOST_WEIGHTS = 8_000_000  # which make some 11 MB on the page
+LONGEST = 320  # the most tokens with which the page computes
+SHARED = ("settings", "file", "vocabulary", "blocks", "heads", "longest")  # the parts of a picture's data that are in the file
 
-# What a page holds in place of the weights. Where scripts run, a button appears; pressed, it loads the file, whose functions draw as a page's own host does.
+# What a page has in place of the weights. If scripts run, a button appears that loads the file, whose functions draw as a page's own host does.
 STARTER = """
 for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data-drawn])')) {{
   const wake = document.createElement("button"), load = () => ((globalThis.tlmLoading ??= {{}})["{file}"] ??= new Promise((done, failed) => {{
@@ -42,8 +42,8 @@ for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data
 
 
 class OfModel(Picture):
-    """A picture that computes a model; `off` are the heads that are switched off, as "block.head". With `_file`, a notebook's output for a site holds no
-    weights: they stand in `_static/FILE.js`.
+    """A picture that computes a model; `off` holds the heads that are switched off, as "block.head". With `_file`, a notebook's output for a site has
+    no weights: they are in `_static/FILE.js`.
     """
 
     _file: str | None = None
@@ -73,7 +73,7 @@ class OfModel(Picture):
 
 
 def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
-    """What a page is given of a model and its tokenizer. TypeError and ValueError for another kind, and for a model too large."""
+    """The data of a model and its tokenizer that a page is given. TypeError and ValueError for another kind, and for a model that is too large."""
     _expects_model(model, tokenizer)
     return {
         "settings": model.spec_settings(), "file": pack(model.spec_weights()), "vocabulary": _vocabulary(tokenizer),
@@ -82,7 +82,7 @@ def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
 
 
 def prepared(stories: Sequence[str]) -> list[dict[str, Any]]:
-    """Each story with its questions and answers. TypeError for what is no list of str, ValueError for a story without a question."""
+    """Each story with its questions and answers. TypeError for anything but a list of str, ValueError for a story without a question."""
     wants = "a list of str, each a story with its questions"
     expects(not isinstance(stories, str), "stories", "a single str", wants, TypeError)
     expects(len(stories) > 0, "stories", "none", "at least one")

@@ -1,4 +1,4 @@
-"""A model's weights as a page carries them: matrices as whole numbers from −127 to 127 with a factor for each row or column, the rest in float32.
+"""A model's weights as a page contains them: matrices as whole numbers from −127 to 127 with a factor for each row or column, the rest in float32.
 
 Written by hand.
 """
@@ -16,7 +16,7 @@ LEVELS = 127
 
 
 class _Store:
-    """Bytes that grow; every array begins where a float32 may stand."""
+    """A growing sequence of bytes, in which every array begins at a place where a float32 may begin."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
@@ -29,7 +29,7 @@ class _Store:
 
 
 def _quantized(W: Float[np.ndarray, "*stack i j"], by: str) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers q and factors f with q f ≈ W: |W − q f| ≤ f/2, one factor for each row, or for each column."""
+    """Whole numbers q and factors f with q f ≈ W: |W − q f| ≤ f/2, with one factor for each row or for each column."""
     f = np.abs(W).max(axis=-1 if by == "row" else -2, keepdims=True) / LEVELS
     f = f.astype(np.float32)
     q = np.rint(np.divide(W, f, out=np.zeros_like(W), where=f > 0))
@@ -37,7 +37,7 @@ def _quantized(W: Float[np.ndarray, "*stack i j"], by: str) -> tuple[np.ndarray,
 
 
 def _way(name: str, bits: int) -> str | None:
-    """How an array is rounded: by rows for tables, which are read row by row, by columns for matrices; biases and gains are not, also where heads stack them."""
+    """How an array is rounded: "row" for tables, which are read row by row, "column" for matrices, None for biases and gains, even stacked ones."""
     if bits == 32 or not name.startswith(("E", "P", "W", "Y")):
         return None
     return "row" if name in ("E", "P") else "column"
@@ -52,7 +52,7 @@ def _walk(node: Any, name: str, leaf: Any) -> Any:
 
 
 def _untied(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights without an unembedding that is the table turned round, which is named by the factor between them."""
+    """The weights; if the unembedding is a multiple of the transposed table, "tied" has the factor between them in its place."""
     E, Y = weights["E"], weights["Y"]
     if E.shape == Y.T.shape and E.any() and Y.any():
         factor = float(np.sqrt((E**2).sum() / (Y**2).sum()))
@@ -62,9 +62,9 @@ def _untied(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pack(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
-    """{"names", "bytes"}: what each array is called, its shape and its place, and the bytes in base64.
+    """{"names", "bytes"}: the name, shape and place of each array, and the bytes in base64.
 
-    weights   as `TransformerLM.spec_weights` gives them.
+    weights   as `TransformerLM.spec_weights` returns them.
     bits      8, or 32 for float32 throughout.
     """
     store = _Store()
@@ -81,7 +81,7 @@ def pack(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
 
 
 def rounded(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
-    """The weights that the page computes with, in float64 and in the form in which they came: `pack`, undone."""
+    """The weights with which the page computes, in float64 and in the form in which they were given: the inverse of `pack`, up to its rounding."""
 
     def leaf(name: str, W: np.ndarray) -> np.ndarray:
         by = _way(name, bits)

@@ -1,4 +1,5 @@
-"""What stands on a page before the model of the small world wakes: a story, a question, an answer, and where the head that found it looked. Written by hand."""
+"""What a page shows before the model of the small world wakes: a story, a question, an answer, and where the head that found it looked. Written
+by hand."""
 
 import html
 from collections.abc import Collection, Sequence
@@ -10,13 +11,13 @@ from tlm_book.viewer.reading import reading
 
 __all__ = ["Looked", "looked", "still"]
 
-LONGEST_ANSWER = 40  # tokens; of a long text so many at its beginning give way, or half of what the page computes
-PLAIN = {"the", "and", "had", "was", "in", "on", "at", "by", "with", "it"}  # words of an answer that say nothing of their own; asking.js has them, too
+LONGEST_ANSWER = 40  # tokens, for which a long text gives way at its beginning; at most half of what the page computes
+PLAIN = {"the", "and", "had", "was", "in", "on", "at", "by", "with", "it"}  # words of an answer without a meaning of their own; also in asking.js
 
 
 class Looked(NamedTuple):
-    """What a model answers: the tokens, how many of them were asked and how many of these are the story's, where the head that found the answer looked, and
-    whether only the end of the text was read.
+    """The answer of a model: the tokens, how many of them were given and how many of these belong to the story, where the head that found the answer
+    looked, and whether only the end of the text was read.
     """
 
     tokens: list[int]
@@ -31,9 +32,10 @@ class Looked(NamedTuple):
 
 
 def looked(model: Any, tokenizer: Any, story: str, question: str, off: Collection[tuple[int, int]] = ()) -> Looked:
-    """The likeliest answer, token by token, to its full stop or the end of its line. The heads (block, head) in `off` are not named: the caller has switched them off.
+    """The likeliest answer, token by token, up to a full stop or the end of the line. The heads (block, head) in `off`, which the caller has switched
+    off, are never named.
 
-    Of a long text the end is read, which leaves room for the answer, as on the page.
+    Only the end of a long text is read, so that there is room for the answer, as on the page.
     """
     torch, longest = library("torch", "viewer"), min(model.config.max_len, LONGEST)
     asking = tokenizer.encode(question)
@@ -63,7 +65,7 @@ def looked(model: Any, tokenizer: Any, story: str, question: str, off: Collectio
 
 
 def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> str:
-    """What is seen before the reader touches it: the story with the words shaded at which the head looked, the question, the answer."""
+    """HTML for what is seen before the reader does anything: the story, with the words shaded at which the head looked, the question, the answer."""
     found = looked(model, tokenizer, story, question)
     shaded = []
     for j, token in enumerate(found.tokens[1 : found.story], start=1):

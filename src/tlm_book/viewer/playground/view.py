@@ -1,4 +1,4 @@
-"""A model alive on a page: tokens, attention and the next token's probabilities at every key. Written by hand."""
+"""A live model on a page: tokens, attention and the next token's probabilities after every keystroke. Written by hand."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -62,22 +62,23 @@ def playground(
     stories: Sequence[str] = (),
     file: str | None = None,
 ) -> Playground:
-    """The model, computed on the page itself at every key: its tokens, the attention of each head, what comes next, and what each block makes of it.
+    """The model, computed on the page itself after every key: its tokens, the attention of each head, what comes next, what each block makes of it.
 
     model        a `TransformerLM` of at most 8 million weights. Its matrices are rounded to 8 bits, so the page's scores differ a little from the model's.
     tokenizer    a `Tokenizer` with the model's vocabulary.
-    text         what stands there at first.
-    temperature, top_k, top_p   of writing; None keeps all tokens.
+    text         the text at first.
+    temperature, top_k, top_p   settings for writing; None keeps all tokens.
     seed         of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³²; the token is `quantiles` of u.
-    title        a line above.
-    begins       whether the token that begins a document stands before the text.
-    stories      of the small world, as `small_world.story` tells them: they can be chosen, and what is asked of them is answered at once; without a text,
-                 the first of them and its first question stand there.
-    file         on a site, the page has its weights from `_static/FILE.js`, which `shared_file` writes, when the reader asks for them; saved pages hold theirs.
+    title        a line above the picture.
+    begins       whether the token that begins a document precedes the text.
+    stories      stories of the small world, as `small_world.story` tells them: the reader chooses one, and questions about it are answered at once;
+                 without a text, the first story and its first question are shown.
+    file         on a site, the page loads its weights from `_static/FILE.js`, which `shared_file` writes, when the reader asks for them; saved pages
+                 contain theirs.
 
-    A press on a head switches it off: it adds nothing to the residual stream. Without the mask, every row sees all others. The logit lens reads the
-    residual stream after each block as if it were the last. Of a text that is longer than the model, or than 320 tokens, the end is computed, and the page says so.
-    TypeError and ValueError for another kind of model or tokenizer, one too large, and choices outside their range.
+    A click on a head switches it off: it then adds nothing to the residual stream. Without the mask, every row sees all others. The logit lens reads
+    the residual stream after each block as if that block were the last. If a text is longer than the model reads, or than 320 tokens, only its end is
+    computed, and the page says so. TypeError and ValueError for another kind of model or tokenizer, one that is too large, and choices out of range.
     """
     title = shown_title(title)
     data = {**data_of(model, tokenizer), "title": title, "begins": begins, "stories": prepared(stories) if stories else []}
@@ -86,7 +87,7 @@ def playground(
     p = number_between("top_p", top_p, 0.01, 1.0)
     seed = whole_between("seed", seed, 0, 2**32 - 1)
     k = whole_between("top_k", len(tokenizer) if top_k is None else top_k, 1, len(tokenizer))
-    text = text.encode(errors="replace").decode()  # a lone surrogate stands on no page
+    text = text.encode(errors="replace").decode()  # no page can hold a lone surrogate
     if stories:
         first = data["stories"][0]
         data["still"] = still(model, tokenizer, first["story"], *first["asked"][0])

@@ -1,4 +1,4 @@
-"""A story, a question and a model's answer, with the words at which the head that found it looked."""
+"""A story, a question and a model's answer, with the words at which the head that found the answer looked."""
 
 from tlm_book.viewer.questions.view import Questions, questions
 

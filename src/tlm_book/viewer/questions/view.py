@@ -1,4 +1,4 @@
-"""A story, a question, and what a model answers, with the words at which it looked. Written by hand."""
+"""A story, a question and a model's answer, with the words at which the model looked. Written by hand."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def questions(model: Any, tokenizer: Any, stories: Sequence[str], *, title: str 
 
     model, tokenizer, file   as for `playground`.
     stories   as `small_world.story` tells them: a line of prose, then a line for each question and its answer.
-    title     a line above.
+    title     a line above the picture.
 
     The head that found the answer is the one that gave the longest word of the answer the largest weight, in the row that wrote this word.
     A story that is too long loses its beginning, as in `playground`, and the page says so.

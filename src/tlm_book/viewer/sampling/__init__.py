@@ -1,4 +1,4 @@
-"""The picture of sampling: view.py what Python gives it, view.js what it does on the page, view.css how it looks."""
+"""The picture of sampling: view.py has what Python gives it, view.js what it does on the page, view.css how it looks."""
 
 from tlm_book.viewer.sampling.view import Sampling, sampling
 

@@ -1,4 +1,4 @@
-"""Drawing the next token: temperature, top-k and top-p on a distribution of the caller's, and draws to compare with it. Written by hand."""
+"""Drawing the next token: temperature, top-k and top-p on a given distribution, and draws to compare with it. Written by hand."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ LOWEST, HIGHEST = 0.1, 10.0  # of the temperature
 
 
 class Sampling(Picture):
-    """The picture that `sampling` returns. The reader's choices: `temperature` τ, `top_k`, `top_p`, and `draws`, how many were drawn.
+    """The picture that `sampling` returns. The reader's choices: `temperature` τ, `top_k`, `top_p`, and `draws`, the number of draws.
     """
 
     _esm = module("sampling", "choice")
@@ -94,17 +94,17 @@ def sampling(
     tokens         the V tokens' texts.
     probabilities  True: `scores` are probabilities (their sum is taken as 1); tokens of probability 0 are left out.
     temperature    τ at first, from 0.1 to 10.
-    top_k, top_p   at first; None keeps all V tokens, 1.0 all mass.
-    seed           of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³².
+    top_k, top_p   their values at first; None keeps all V tokens, 1.0 all mass.
+    seed           seed of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³².
     shown          how many of the likeliest tokens have a bar of their own.
     title          a line above the picture.
 
-    The tokens stand in the order of their scores, equal ones in the given order. p = softmax(z/τ); of it the first k are
-    kept and divided by their sum; of these the shortest beginning whose sum reaches top_p, again divided by its sum. The
-    draw for u is the first token at which the sums of what is left exceed u. The page holds each score less the largest,
-    to four digits after the point, so its probabilities are right to a factor of e^(±0.0001).
+    The tokens stand in the order of their scores, equal ones in the given order. Of p = softmax(z/τ), the first k are
+    kept and divided by their sum; of these, the shortest beginning whose sum reaches top_p is kept and again divided by its
+    sum. The draw for u is the first token at which the cumulative sums of these exceed u. The page holds each score minus the
+    largest, to four digits after the point, so its probabilities are right up to a factor of e^(±0.0001).
 
-    Raises TypeError and ValueError for scores that are no finite real numbers, another number of tokens, or a choice outside
+    Raises TypeError and ValueError for scores that are not finite real numbers, another number of tokens, or a choice outside
     its range.
 
     >>> sampling([2.0, 1.0, 0.0], ["mat", "rug", "dog"], top_k=2)
@@ -128,7 +128,7 @@ def sampling(
 
 
 def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
-    """The scores in float64; of probabilities their logarithms, −∞ for 0."""
+    """The scores in float64; for probabilities, their logarithms, with −∞ for 0."""
     z = scores_of(scores, MAX_TOKENS, "V")
     if not probabilities:
         return z
@@ -140,7 +140,7 @@ def _scores(scores: Any, probabilities: bool) -> Float64[np.ndarray, "V"]:
 def _after(
     z: Float64[np.ndarray, "V"], tau: float, k: int, p: float
 ) -> tuple[Float64[np.ndarray, "V"], Float64[np.ndarray, "V"]]:
-    """The distribution that is drawn from, and the sums by which top-p decides; z falls."""
+    """The distribution from which tokens are drawn, and the cumulative sums by which top-p decides; z must be in decreasing order."""
     kept = softmax(z, tau) * (np.arange(len(z)) < k)
     sums = np.cumsum(kept / kept.sum())
     if p < 1:

@@ -1,4 +1,4 @@
-"""Softmax under a temperature, and why scores are divided by the root of the width: bars to look at. Written by hand."""
+"""Softmax under a temperature, and why scores are divided by the root of the width, shown by bars. Written by hand."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ LOWEST, HIGHEST = 0.01, 100.0  # of the temperature
 
 
 class SoftmaxTemperature(Picture):
-    """The picture that `softmax_temperature` returns: `temperature` is τ, `width` is d where the scores are given for widths.
+    """The picture that `softmax_temperature` returns: `temperature` is τ, `width` is d if the scores are given for widths.
     """
 
     _esm = module("softmax_temperature")
@@ -90,12 +90,12 @@ def softmax_temperature(
                  widths d ≥ 1 to n numbers each, say the inner products of a query with n keys in ℝ^d: a slider chooses d,
                  and softmax(s) stands beside softmax(s/√d). An array, a torch tensor or a list. The page holds each score to
                  nine significant digits.
-    labels       n names for the bars; without them they are numbers.
+    labels       n names for the bars; by default, numbers.
     temperature  τ at first.
-    width        d at first; without it the smallest.
+    width        d at first; by default, the smallest.
     title        a line above the picture.
 
-    Raises TypeError (scores that are no real numbers, labels that are no strings, …) and ValueError (a wrong number of
+    Raises TypeError (scores that are not real numbers, labels that are not strings, …) and ValueError (a wrong number of
     them, scores not finite, τ or d outside their range).
 
     >>> softmax_temperature([2.0, 1.0, 0.0], labels=["mat", "rug", "dog"])
@@ -124,5 +124,5 @@ def softmax_temperature(
 
 
 def _scores(scores: Any) -> list[float]:
-    """The scores as a list, to nine digits: the last ones of a product of matrices differ from machine to machine."""
+    """The scores as a list, rounded to nine digits, since the last digits of a matrix product differ from machine to machine."""
     return [float(f"{x:.9g}") for x in scores_of(scores, MAX_SCORES, "n")]
