@@ -3,40 +3,40 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' 2>/dev/null && command -v $$p && break; done)
 BIN := .venv/bin
 READY := .venv/ready
-# Two workers with one thread each: two workers whose torch uses both cores would wait for one another. tests/conftest.py puts what is long first.
+# Two workers with one thread each: if torch used both cores in each, they would wait for one another. tests/conftest.py puts the long tests first.
 WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
-# Of pytest's plugins the two that are used. The others, found in the environment, would be imported by every worker and have a library compiled anew.
+# Only the two pytest plugins that are used. Others found in the environment would be imported by every worker and cause a library to be compiled again.
 PLUGINS := --disable-plugin-autoload -p nbval.plugin -p xdist.plugin
-# What Python and pytest have compiled of the tests is kept for the next run, also where the environment (a container's, often) says otherwise.
+# The tests that Python and pytest have compiled are kept for the next run, even where the environment (often a container's) says otherwise.
 TESTED := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-all proofs thorough mutants broken export execute portable serve bench gpu weigh colab model essays rhymes clean
 
 help:
-	@echo "make book      build the site (first time: sets up .venv, about two minutes)"
-	@echo "make test      run every chapter and every test but the long ones (some minutes)"
-	@echo "make test-all  run the long ones, too (minutes)"
+	@echo "make book      build the site (the first time it also sets up .venv; about two minutes)"
+	@echo "make test      run every chapter and every test but the long ones (several minutes)"
+	@echo "make test-all  run the long tests as well (minutes)"
 	@echo "make proofs    have the proof assistant Coq check the lemmas, the calculus and a certificate of every preset"
-	@echo "make thorough  kill training at every moment a file is touched, and resume (minutes)"
+	@echo "make thorough  kill training at every moment when a file is touched, and resume it (minutes)"
 	@echo "make mutants   break the specification in small ways and see the checks fail (minutes)"
 	@echo "make broken    break every claim on purpose and see its check fail (ONLY=\"attention loss\" for some chapters; minutes)"
 	@echo "make export    write src/tlm_book from the chapters' cells"
 	@echo "make execute   run the chapters and keep their outputs (ONLY=\"attention loss\" for some)"
 	@echo "make portable  run the chapters as other machines would (AS=\"old avx2\" for some machines, ONLY=\"attention loss\" for some chapters)"
-	@echo "make serve     show the site at http://localhost:8000, built anew whenever a chapter changes"
+	@echo "make serve     show the site at http://localhost:8000, rebuilt whenever a chapter changes"
 	@echo "make colab     run each chapter alone in a fresh environment (ONLY=\"attention loss\" for some)"
-	@echo "make bench     measure speed beside other libraries"
-	@echo "make gpu       on a machine with a GPU: its tests, agreement with the specification, and its benchmarks"
-	@echo "make weigh     measure weight and speed of every page of the site in a browser"
-	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, some ninety on two cores; stopped, it goes on)"
+	@echo "make bench     measure speed side by side with other libraries"
+	@echo "make gpu       on a machine with a GPU: run the GPU tests and benchmarks, and compare with the specification"
+	@echo "make weigh     measure the weight and speed of every page of the site in a browser"
+	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, about ninety on two cores; if stopped, it resumes)"
 	@echo "make essays    train the model of the essays"
+	@echo "make rhymes    train the model of rhymes, whose heads the chapter 'heads' looks at (minutes)"
 	@echo "make clean     remove what was built and the environment in .venv"
-	@echo "make rhymes    train the model of rhymes, whose heads the chapter heads looks at (minutes)"
 
 $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; name one with: make PYTHON=/path/to/python3"; exit 1; }
-	@echo "Step 1 of 2: an environment of its own in .venv, with $(PYTHON) (some seconds)"
+	@echo "Step 1 of 2: creating an environment in .venv, with $(PYTHON) (a few seconds)"
 	@$(BIN)/python -c pass 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "The module venv is missing (on Debian and Ubuntu: install python3-venv)"; exit 1; }
 	@$(BIN)/python book/_tools/install.py
 	@touch $@
@@ -49,16 +49,16 @@ book: $(READY)
 test: $(READY)
 	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(WORKERS)
 
-# What is long by nature, too; and the chapters once more: every signature of the package checked while they run, every measurement with all its seeds.
+# The long tests as well; then the chapters once more, with every signature of the package checked while they run and every measurement made with all its seeds.
 test-all: test
 	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) tests --long $(WORKERS)
 	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 $(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval-lax book $(WORKERS)
 
-# Installs no Coq: a proof is checked where somebody wants it checked.
+# Does not install Coq: only those who want to check the proofs need it.
 proofs: $(READY)
 	@command -v coqc >/dev/null || { $(BIN)/python -c "from tlm_book.derivation.coq import HOW_TO_GET_COQ; print(HOW_TO_GET_COQ)"; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --all tests/book/test_certificates.py
-	@echo "All proofs checked: both files, and a certificate of every preset; on no axiom."
+	@echo "All proofs checked: both files, and a certificate of every preset; without any axiom."
 
 thorough: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --thorough tests/unit/test_resume.py
@@ -84,7 +84,7 @@ portable: $(READY)
 serve: book
 	$(BIN)/python book/_tools/serve.py
 
-# Colab's place: an environment with the built wheel and a kernel, and each notebook alone in an empty folder.
+# As in Colab: an environment with the built wheel and a kernel, and each notebook alone in an empty folder.
 colab: $(READY)
 	ONLY="$(ONLY)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest --colab tests/book/test_colab.py
 

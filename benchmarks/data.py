@@ -49,7 +49,7 @@ CONFIG = Config(257, d_model=512, d_ff=2048, n_layers=8, n_heads=8, max_len=256)
 
 
 class Numbers:
-    """Stands in for a tokenizer: a "text" says how many tokens it is long."""
+    """Stands in for a tokenizer: a "text" says how many tokens long it is."""
 
     start = 0
 

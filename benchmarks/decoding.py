@@ -107,7 +107,7 @@ def batches(name: str, options: object) -> list[dict[str, object]]:
 
 @torch.inference_mode()
 def continued(cached: CachedModel, x: torch.Tensor) -> torch.Tensor:
-    """The likeliest tokens after x, by a model that stands ready."""
+    """The likeliest tokens after x, by a model that has been prepared."""
     token = cached.read(x).argmax(-1)
     return torch.stack([token, *(token := cached.step(token).argmax(-1) for _ in range(NEW - 1))], 1)
 

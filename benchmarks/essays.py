@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/essays.py [--rounds 3]
 
-A round is a seed. Both read the same text and are judged on the same held-out documents (others for each seed), beside tables that have counted the same text.
+A round is a seed. Both read the same text and are judged on the same held-out documents (others for each seed), beside n-gram tables of that text.
 Writes essays.json and essays.md; a round takes some six minutes of one core.
 """
 

@@ -1,9 +1,9 @@
-"""A GPU, in one command: GPT-2 124M trains and writes, beside Hugging Face, and how well the results agree with the specification.
+"""A GPU, in one command: GPT-2 124M trains and writes, beside Hugging Face's, and the results are compared with the specification.
 
     make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 32] [--nanogpt DIR] [--out benchmarks])
 
 Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours and theirs in turn: tokens a second, and the operations of their products of matrices
-as a share of the dense bfloat16 peak, by the data sheet where it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
+as a share of the dense bfloat16 peak, by the data sheet if it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
 greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache. Memory: the most that is allocated on the GPU, weights and states included.
 Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
 
@@ -129,7 +129,7 @@ def writing(options: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def free() -> None:
-    """What is no longer used is given back, so that one job does not take another's memory."""
+    """Releases what is no longer used, so that one job does not take another's memory."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -12,7 +12,7 @@ several machines gather in one file. A report holds "machine" (what `torch_machi
 and what the benchmark found: lists of rows (`table` writes them), numbers, sentences; nothing else is needed to write it again.
 
 NAME.md and NAME.svg are written from NAME.json alone, all entries together: `text_of(entries)` is the page, `draw(report, axes)` the panel of one entry.
-`sections` puts one machine's text below the other's, `abreast` makes one table with the machines side by side. `--write` does that and measures nothing.
+`sections` puts one machine's text below another's, `abreast` makes one table with the machines side by side. `--write` does that without measuring.
 
 Importing this file is light (no torch, no matplotlib), so that a process that measures its own memory may do so.
 """
@@ -67,7 +67,7 @@ class Timing:
     processor: list[float]
 
     def ms(self, clock: str = "wall") -> str:
-        """The median in milliseconds and half the distance of the quartiles."""
+        """The median in milliseconds and half the distance between the quartiles."""
         spread = Spread.of(getattr(self, clock))
         digits = 2 if spread.median < 0.1 else 1
         return f"{1e3 * spread.median:.{digits}f} ± {1e3 * (spread.high - spread.low) / 2:.{digits}f}"
@@ -192,7 +192,7 @@ def parser(doc: str, rounds: int, out: Path = HERE) -> argparse.ArgumentParser:
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows with the same keys as a Markdown table; numbers stand at the right, None is an empty cell."""
+    """Rows with the same keys as a Markdown table; numbers are aligned to the right, None is an empty cell."""
     cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
     numeric = [all(cell[:1].isdigit() or not cell for cell in column) for column in zip(*cells, strict=True)]
     lines = [list(rows[0]), ["---:" if right else "---" for right in numeric], *cells]
@@ -242,7 +242,7 @@ def measured(found: Entries) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """The machines' names without marks and cores, where they still differ then: "Intel(R) Xeon(R) Processor, 2 cores" is "Intel Xeon"."""
+    """The machines' names without trademarks and cores, if they still differ then: "Intel(R) Xeon(R) Processor, 2 cores" is "Intel Xeon"."""
     shorts = {name: " ".join(re.sub(r"\((R|TM)\)|Processor|, \d+ cores", " ", name).split()) for name in names}
     return shorts if len(set(shorts.values())) == len(shorts) else dict(zip(shorts, shorts))
 
@@ -251,7 +251,7 @@ def abreast(
     tables: Mapping[str, Sequence[Mapping[str, object]]], keys: Sequence[str], columns: Sequence[str], few: Sequence[str] | None = None
 ) -> list[dict[str, object]]:
     """One table of several machines' rows: those that agree in `keys` are one row, with these columns of each machine that has rows, or only a `few` of them
-    where there are several machines, so that the table stays narrow."""
+    if there are several machines, so that the table stays narrow."""
     prefix = {name: f"{short}: " if len(tables) > 1 else "" for name, short in short_names(tables).items()}
     tables = {name: table_ for name, table_ in tables.items() if table_}
     columns = few if few and len(tables) > 1 else columns
@@ -287,7 +287,7 @@ def rewrite(folder: Path, name: str, text_of: Callable[[Entries], str], *draw: C
 
 
 def save_plot(path: Path, *draw: Callable[[object], None], titles: Sequence[str] = ()) -> None:
-    """One panel for each function, which gets its axes; some with a title."""
+    """One panel for each function, which is given the axes to draw on; some have a title."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -301,7 +301,7 @@ def save_plot(path: Path, *draw: Callable[[object], None], titles: Sequence[str]
     for axes, paint, title in itertools.zip_longest(panels[:, 0], draw, titles):
         paint(axes)
         axes.set_title(title or "")
-    heights = [0.9 + 0.3 * bool(titles) + 0.28 * len(axes.get_yticks()) for axes in panels[:, 0]]  # inches: each line its place
+    heights = [0.9 + 0.3 * bool(titles) + 0.28 * len(axes.get_yticks()) for axes in panels[:, 0]]  # inches: room for each line
     figure.set_size_inches(8, sum(heights))
     panels[0, 0].get_gridspec().set_height_ratios(heights)
     figure.savefig(path, metadata={"Date": None})

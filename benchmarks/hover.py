@@ -2,7 +2,7 @@
 
     python benchmarks/hover.py [--out benchmarks]
 
-A move of the pointer over the picture or over the text, one a frame, eighty times, the first ten not counted. The browser reports
+The pointer moves over the picture or over the text, once a frame, eighty times; the first ten are not counted. The browser reports
 the processor time of its main thread, which a busy machine does not lengthen: all of it, and the script's part. Writes hover.md.
 """
 

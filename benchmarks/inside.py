@@ -1,4 +1,4 @@
-"""What it costs that a model can be looked into (`run_with_cache`), while nobody looks: a training step, a forward pass and writing 56 tokens,
+"""What it costs, while nobody looks, that a model can be looked into (`run_with_cache`): a training step, a forward pass and writing 56 tokens,
 by the model as it is and by the same model whose attention cannot be watched, in one run.
 
     python benchmarks/inside.py [--rounds 40]

@@ -3,8 +3,8 @@
     python benchmarks/keys.py [--out benchmarks]
 
 The small world's model, 64 tokens of text. Letters are typed at the end, in front, and at the end without the mask; then
-the page writes by itself. All this twice: as readers have it, and on a page that may have no worker. The browser reports the processor time of its main
-thread: waiting does not count, yet beside other work, with which it shares caches, a key costs more. Writes keys.md.
+the page writes by itself. All this is done twice: as readers have it, and on a page without a worker. The browser reports the processor time of its
+main thread: waiting does not count, yet beside other work, with which it shares caches, a key costs more. Writes keys.md.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WRITE = """async () => {
 
 
 def measured(browser, model, tokenizer, text, worker):
-    """{what was done: milliseconds of the main thread for one, and of the clock}."""
+    """{what was done: milliseconds for one of these, on the main thread and by the clock}."""
     with tempfile.TemporaryDirectory() as folder:
         page = browser.new_page(viewport={"width": 1000, "height": 900})
         if not worker:

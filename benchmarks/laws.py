@@ -6,7 +6,7 @@
 Three groups of runs, all on prose from documentation, character by character, each character seen at most once:
 "rate": four widths, up to seven rates, the ordinary parametrization and the maximal update parametrization;
 "law": five sizes from six thousand to two hundred thousand weights, four amounts of text, three seeds at the ends (the largest with a quarter of the text);
-"next": a larger model on more text than any of these, to compare with what they promise.
+"next": a larger model on more text than any of these, to compare with what they predict.
 The chapter on scaling reads what this writes, src/tlm_book/data/laws.json.
 """
 
@@ -59,8 +59,8 @@ def config(width: int, blocks: int, vocab_size: int) -> Config:
 def parametrized(model: TransformerLM, lr: float, maximal: bool) -> torch.optim.AdamW:
     """Draws the first weights anew and gives each matrix its rate.
 
-    Ordinary: a matrix with m inputs begins with standard deviation 1/√m, all weights have one rate. Maximal update (Yang and others, 2022, table 3): the
-    unembedding begins as √BASE/m, and the rate of matrices, not of the embedding and the vectors, is multiplied by BASE/width.
+    Ordinary: a matrix with m inputs begins with standard deviation 1/√m, and all weights share one rate. Maximal update (Yang and others, 2022,
+    table 3): the unembedding begins as √BASE/m, and the rate of matrices, but not of the embedding and the vectors, is multiplied by BASE/width.
     """
     matrices, others = [], []
     for name, w in model.named_parameters():
@@ -90,7 +90,7 @@ def jobs() -> list[dict[str, Any]]:
         return {"group": group, "width": width, "blocks": blocks, "tokens": tokens, "rate": rate, "parametrization": parametrization, "seed": seed}
 
     both = ("ordinary", "maximal update")
-    rates = lambda d, kind: RATES if d < WIDTHS[-1] else RATES[:3] if kind == "ordinary" else RATES[2:5]  # around the best, where runs are dear
+    rates = lambda d, kind: RATES if d < WIDTHS[-1] else RATES[:3] if kind == "ordinary" else RATES[2:5]  # around the best, where runs are costly
     narrow, wide = ([job("rate", d, 2, RATE_TOKENS, lr, kind, 0) for d in some for kind in both for lr in rates(d, kind)] for some in (WIDTHS[:3], WIDTHS[3:]))
     again = [job("rate", WIDTHS[1], 2, RATE_TOKENS, lr, kind, 1) for kind in both for lr in RATES[1:5]]
     law = lambda sizes, tokens, seeds: [job("law", d, L, D, BEST, "maximal update", seed) for seed in seeds for d, L in sizes for D in tokens]
@@ -99,7 +99,7 @@ def jobs() -> list[dict[str, Any]]:
 
 
 def write(text: Text) -> None:
-    """What is kept so far, into the file that the chapter reads."""
+    """Writes what has been kept so far into the file that the chapter reads."""
     done = [row for row in rows(FILE) if row["job"] in jobs()]
     runs = [{**row["job"], "weights": row["weights"], "held_out": row["held_out"]} for row in done]
     command = "OMP_NUM_THREADS=1 python benchmarks/laws.py"

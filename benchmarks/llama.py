@@ -5,7 +5,7 @@ writing 256 tokens after 16 with the cache.
 
 Sizes as in speed.py, with Llama's shape: RMS norm, rotary positions, a gated feed-forward layer of width 8d/3, a head of keys and values for
 four of queries. Before anything is timed, the two must give the same loss and write the same tokens. The runs alternate; the ratio is
-their time over ours, round by round: above 1, ours is faster. Then the gate alone: its two first matrices as one product or as two.
+their time over ours, round by round: above 1, ours is faster. Then the gate alone: its first two matrices as one product or as two.
 Writes llama.json, llama.md and llama.svg; takes about three minutes on two cores.
 """
 
@@ -31,7 +31,7 @@ COLUMNS = ("ours, ms", "theirs, ms", "theirs / ours", "in processor time")
 
 
 class LlamaSize(Size):
-    """Such a size with Llama's shape."""
+    """A size as in speed.py, with Llama's shape."""
 
     def config(self, activation: str = "silu", max_len: int | None = None) -> Config:
         sizes = {name: getattr(self, name) for name in ("n_layers", "n_heads", "d_model")}
@@ -105,7 +105,7 @@ def writing(name: str, options: object) -> dict[str, object]:
 
 
 def gate(name: str, options: object) -> str:
-    """Forward and backward through the gated layer, its two first matrices in two products or in one."""
+    """Forward and backward through the gated layer, its first two matrices in two products or in one."""
     torch.manual_seed(0)
     size = LlamaSize(**vars(SIZES[name]))
     c, x = size.config(), torch.randn(size.batch, size.n, size.d_model, device=options.device, requires_grad=True)

@@ -2,10 +2,9 @@
 
     python benchmarks/quoting.py
 
-In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is the table of that report (with the line that says where
-and when it was measured) that begins with
-the same column as the one that stands there now, or the first one; where a report has several such tables, their number stands behind the name:
-<!-- begin: benchmarks/NAME.md 2 -->, from 1 on.
+In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is a table of that report, with the line
+that says where and when it was measured: the table that begins with the same column as the one that stands there now, or else the first. If a
+report has several such tables, a number after the name, counted from 1, says which: <!-- begin: benchmarks/NAME.md 2 -->.
 """
 
 import json

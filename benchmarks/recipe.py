@@ -1,8 +1,8 @@
-"""A recipe beside nanoGPT's, at equal weights, tokens and time of a step: what was tried, and what it gains on text that chose nothing.
+"""A recipe beside nanoGPT's, at equal weights, tokens and time per step: what was tried, and what it gains on text that had no part in the choice.
 
     OMP_NUM_THREADS=1 python benchmarks/recipe.py --workers 2 [--nanogpt DIR]     # about two hours of one core; what is done is kept in _build/recipe.jsonl
     python benchmarks/recipe.py --only losses --device cuda --workers 3 --together 7     # a minute: the losses need no particular processor
-    python benchmarks/recipe.py --only times [--nanogpt DIR] [--rounds 40]        # nor the times the losses
+    python benchmarks/recipe.py --only times [--nanogpt DIR] [--rounds 40]        # and the times need no losses
     python benchmarks/recipe.py --write                                          # measures nothing
 
 The rival is nanoGPT's model with the settings that its README publishes for a CPU. `--nanogpt` takes its own model.py, loop and optimizer; else its architecture
@@ -183,7 +183,7 @@ def nanogpt(folder: Path, size: Size, vocab_size: int, seed: int, device: str) -
 
 
 class Run:
-    """A run that goes on by one step at a time. On a GPU its step is captured once and then replayed, several runs at a time beside one another."""
+    """A run that proceeds one step at a time. On a GPU its step is captured once and then replayed, several runs side by side."""
 
     def __init__(self, job: Mapping[str, Any], device: str, folder: Path | None, of_texts: Path) -> None:
         self.job, self.size, self.text = job, SIZES[job["size"]], texts(job["text"], of_texts)[job["size"]]
@@ -214,7 +214,7 @@ class Run:
         self.done += 1
 
     def capture(self) -> None:
-        """Three steps as they are, then one that is recorded and not done."""
+        """Three ordinary steps, then one that is recorded but not carried out."""
         for group in self.trained.optimizer.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.at.device)
             if "capturable" in group:
@@ -247,7 +247,7 @@ class Run:
 
 
 def carried_out(some: Sequence[Mapping[str, Any]], device: str, folder: Path | None, of_texts: Path) -> list[dict[str, Any]]:
-    """Some runs, beside one another: the loss of each on the held-out part, and how many weights it moved."""
+    """Some runs, side by side: the loss of each on the held-out part, and how many weights it moved."""
     torch.set_num_threads(1)
     runs = [Run(job, device, folder, of_texts) for job in some]
     while any(run.done < run.size.steps for run in runs):
@@ -384,7 +384,7 @@ processor time of a step over that of nanoGPT's."""
 
 
 def carry_out(todo: Sequence[Mapping[str, Any]], file: Path, options: argparse.Namespace) -> None:
-    """All runs, each kept as it ends; what failed is said, and done by the next call."""
+    """All runs, each kept as it ends; failures are reported, and the next call tries them again."""
     for kind in {job["text"] for job in todo}:
         texts(kind, options.kept)
     some = [todo[i : i + options.together] for i in range(0, len(todo), options.together)]

@@ -45,7 +45,7 @@ def browser_path() -> str:
 
 
 def measure(browser, address, rounds=3):
-    """Bytes by kind of file, the most of some rounds; first contentful paint and readiness in ms, the best of them."""
+    """Bytes by kind of file, the most of several rounds; first contentful paint and readiness in ms, the best of them."""
     found = []
     for _ in range(rounds):
         page = browser.new_context().new_page()

@@ -1,7 +1,7 @@
 """Plain English text that is on every machine with the pinned packages, and short runs on it that are kept as they end.
 
-The text is prose from the documentation inside packages of requirements.txt (docstrings, of which paragraphs of code, tables and formulas are left out,
-and each paragraph is taken once), and the book's essays. Its characters are the tokens.
+The text is prose from the documentation inside packages of requirements.txt (docstrings, without their paragraphs of code, tables and formulas,
+each paragraph once), and the book's essays. Its characters are the tokens.
 
     text = prose(("numpy", "networkx"))              # a document for each file that says something
     for job in pending(path, jobs): …; keep(path, job, found)    # one line of JSON for each run: a run that is stopped is taken up again
@@ -44,7 +44,7 @@ def is_prose(paragraph: str) -> bool:
 
 
 def docstrings(file: Path) -> Iterator[str]:
-    """Those of a file; none of one that this Python cannot read."""
+    """The docstrings of a file; none if this Python cannot read it."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except SyntaxError:
@@ -122,14 +122,14 @@ def once(tokens: Tensor, n: int, batch: int, seed: int) -> Iterator[Tensor]:
 
 
 def trapezium(steps: int, warmup: int, cooling: float, lowest: float = 0.0) -> Callable[[int], float]:
-    """Up in a line, level, and down in a line to `lowest` in the last part `cooling` of the steps."""
+    """Rises linearly, stays level, and falls linearly to `lowest` in the last part `cooling` of the steps."""
     return lambda step: min((step + 1) / (warmup + 1), 1.0, lowest + (1 - lowest) * (steps - step) / max(1, cooling * steps))
 
 
 def learned(
     model: TransformerLM, optimizer: torch.optim.Optimizer, batches: Iterator[Tensor], steps: int, rate: Callable[[int], float], clip: float = 1.0
 ) -> dict[str, Any]:
-    """Carries the run out: its loss every twentieth of the steps, means over them, and processor time. Infinite losses end it."""
+    """Carries the run out: its mean loss in each twentieth of the steps, and processor time. An infinite loss ends it."""
     highest = [group["lr"] for group in optimizer.param_groups]
     curve: list[float] = []
     some: list[float] = []

@@ -220,7 +220,7 @@ def players(size: Size, activation: str, peers: dict[str, Callable[..., Player]]
 
 
 def gpu_memory(run: Callable[[], None], device: str) -> float | None:
-    """The most MB that a run takes on the GPU beside what is there before (weights, states of optimizers); None on a CPU."""
+    """The most MB that a run takes on the GPU beyond what is there before (weights, states of optimizers); None on a CPU."""
     if not device.startswith("cuda"):
         return None
     before = torch.cuda.memory_allocated()
@@ -353,7 +353,7 @@ def step_by_step(name: str, options: argparse.Namespace) -> dict[str, Timing]:
 
 
 def peak_speed(device: str, dtype: torch.dtype) -> float:
-    """Operations a second that a large product of matrices reaches here, the best of some."""
+    """Operations a second that a large product of matrices reaches here, the best of several."""
     k = 8192 if device.startswith("cuda") else 2048
     A, B = (torch.randn(k, k, device=device, dtype=dtype) for _ in range(2))
     times = harness.side_by_side({"product": lambda: A @ B}, 8, device=device)["product"]
@@ -381,7 +381,7 @@ def hidden_rows(device: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def loss_memory(way: str, device: str) -> float:
-    """MB that the loss and its gradient need beside what they are given; in a process of its own."""
+    """MB that the loss and its gradient need beyond what they are given; in a process of its own."""
     H, W, x = hidden_rows(device)
     if device.startswith("cuda"):
         before = torch.cuda.memory_allocated()
@@ -465,7 +465,7 @@ def page(entries: harness.Entries) -> str:
 
 
 def said(report: harness.Report) -> str:
-    """What is said of one machine in sentences."""
+    """What is said of one machine, in sentences."""
     clock = f"Medians of alternating runs, ± half the distance of the quartiles; {harness.about(report['machine'])}."
     return "\n\n".join(part for part in (report["share"], report["bfloat16"], report["chunks"], clock) if part)
 

@@ -178,8 +178,8 @@ def train_tokenizers(path: str) -> tuple[float, str]:
 
 
 def extrapolated(path: str, prepare: Callable[[list[list[int]]], State], merge: Callable[[State, int], tuple[tuple[int, int], State]]) -> tuple[float, str]:
-    """Seconds for all merges, by Simpson's rule from a few at the beginning, in the middle and before the end. `merge` does one with the state that `prepare`
-    makes of the tokens of all pre-tokens; it returns the pair and the new state."""
+    """Seconds for all merges, by Simpson's rule from a few at the beginning, in the middle and before the end. `merge` does one merge, with the
+    state that `prepare` makes of the tokens of all pre-tokens; it returns the pair and the new state."""
     from tlm_book.tokenization import GPT2_PATTERN, Tokenizer, pre_tokens
 
     tokenizer, total = Tokenizer.load(Path(path).with_name("tokenizer.json")), VOCAB_SIZE - 256
@@ -318,7 +318,7 @@ def encoding_rows(folder: Path, rounds: int) -> list[dict]:
 
 
 def rounded(row: dict) -> dict:
-    """Two digits of what is extrapolated: more are not known."""
+    """What is extrapolated, to two digits: more are not known."""
     if row["engine"] not in SLOW.values():
         return row
     return row | {name: int(float(f"{row[name]:.2g}")) for name in ("seconds", "their time / ours")}

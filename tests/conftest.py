@@ -1,7 +1,7 @@
 """Tests run with the runtime checker on: every signature of the package is enforced by jaxtyping and beartype. At the end: what was tried, and what not.
 
-The checker is for this process. Those that it starts, the notebooks' kernels among them, go without it, as a user's do, unless TLM_BOOK_TYPECHECK is
-set for all.
+The checker is for this process only. The processes that it starts, notebooks' kernels included, run without it, as a user's do, unless
+TLM_BOOK_TYPECHECK is set for all.
 """
 
 import os

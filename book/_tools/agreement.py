@@ -1,9 +1,9 @@
 """When two outputs of a cell agree: equal words, and numbers that differ by at most one unit in the last printed place.
 
 A number that was rounded (1.57, 3e-05, 48 %, ≈ 12) is not printed alike by every processor: where the exact value lies at an edge, the last bit of a
-sum decides. A number that counts or names something (12 heads, token 513, torch 2.13.0, an id, a colour) is, and has to be equal. They are told apart by
-their spelling: a number is *rounded* if it has decimals or an exponent, stands before a per cent sign or after ≈. All else is a word: `inf`, `nan`
-and digits that touch a letter on their left (T5, v1.2, 0x1f) among them.
+sum decides. A number that counts or names something (12 heads, token 513, torch 2.13.0, an id, a colour) is, and must be equal. They are told apart
+by their spelling: a number is *rounded* if it has decimals or an exponent, or stands before a per cent sign or after ≈. All else is a word,
+including `inf`, `nan` and digits that touch a letter on their left (T5, v1.2, 0x1f).
 """
 
 import base64
@@ -31,7 +31,7 @@ HOLE = "◊"
 SILENT = {"metadata", "traceback", "prompt_number", "output_type", "name", "execution_count", "transient"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURES = {"image/png", "image/jpeg"}
-LEVELS = 8  # of 256: so much may a pixel differ between two drawings of one picture
+LEVELS = 8  # of 256: how much a pixel may differ between two drawings of one picture
 
 
 def without_numbers(text: str) -> tuple[str, list[str]]:
@@ -100,7 +100,7 @@ def disagreement(want: str, got: str) -> str | None:
 
 
 def around(line: str, other: str, width: int = 160) -> str:
-    """The line, or of a long one the part around the first sign in which it differs from the other."""
+    """The line or, if it is long, the part around the first character in which it differs from the other."""
     if len(line) <= width:
         return repr(line)
     first = next((i for i, (a, b) in enumerate(zip(line, other)) if a != b), min(len(line), len(other)))
@@ -108,7 +108,7 @@ def around(line: str, other: str, width: int = 160) -> str:
 
 
 def texts(outputs: Iterable[Any]) -> dict[str, list[str]]:
-    """What a cell has said, as {"stdout" or a kind of data: texts in order}. What differs from run to run by nature is left out."""
+    """What a cell has printed, as {"stdout" or a kind of data: texts in order}. What naturally differs from run to run is left out."""
     found: dict[str, list[str]] = {}
     for output in outputs:
         if output["output_type"] == "stream":
@@ -140,7 +140,7 @@ def _differences(want: dict[str, list[str]], got: dict[str, list[str]]) -> Itera
 
 
 def same_picture(one: str, other: str) -> bool:
-    """Whether two pictures in base64 show the same: as large, and no pixel further apart than the edges of letters and lines vary."""
+    """Whether two pictures in base64 show the same: they have one size, and no pixel differs by more than the edges of letters and lines vary."""
     a, b = (np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert("RGBA"), dtype=int) for text in (one, other))
     return a.shape == b.shape and bool((abs(a - b) <= LEVELS).all())
 

@@ -1,4 +1,4 @@
-"""What the tools and tests know of the book: its chapters in order, their cells, the address in `_config.yml`."""
+"""What the tools and tests know about the book: its chapters in order, their cells, the address in `_config.yml`."""
 
 import functools
 import re
@@ -17,7 +17,7 @@ DIRECTIVE = re.compile(r"^#\|\s*(\w+)\s*:?\s*(.*)$")
 
 @functools.cache
 def _parsed(text: str) -> Any:
-    """YAML as Python's things, each text once: the parser is slow, and the table of contents is asked for thousands of times."""
+    """YAML as Python objects, each text parsed once: the parser is slow, and the table of contents is asked for thousands of times."""
     return yaml.safe_load(text)
 
 
@@ -34,7 +34,7 @@ def appendices() -> list[str]:
 
 
 def chapters() -> list[str]:
-    """Names of the chapters and after them of the appendices: every notebook but the landing page."""
+    """Names of the chapters, then of the appendices: every notebook but the landing page."""
     return [name for names in parts().values() for name in names]
 
 

@@ -19,7 +19,7 @@ def read_log(model: str) -> list[dict[str, Any]]:
 
 
 def rounded(values: Any, digits: int) -> Any:
-    """A number, or a list of such to any depth, with so many decimals."""
+    """A number, or a list of numbers nested to any depth, with so many decimals."""
     return [rounded(value, digits) for value in values] if isinstance(values, list) else round(values, digits)
 
 
@@ -45,7 +45,7 @@ def world() -> list[dict[str, Any]]:
 
 
 def text() -> str:
-    """The file: a line for each run."""
+    """The text of the file: a line for each run."""
     runs = {"essays": essays(), "rhymes": rhymes(), "world": world()}
     lines = ",\n".join(f'"{name}": {json.dumps(run, separators=(",", ":"))}' for name, run in runs.items())
     return f"{{\n{lines}\n}}\n"

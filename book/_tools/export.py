@@ -3,8 +3,9 @@
     python book/_tools/export.py            rewrite the modules
     python book/_tools/export.py --check    change nothing; exit 1 and name what differs
 
-A chapter X exports to `X`, to `spec.X`, or, where X is a package, to its rooms `X.room`. A module is called like its chapter, unless
-its first cell begins with a docstring. The names of a cell with a second line `#| private` stay out of `__all__`. A file whose first line does not say "Generated from" is written by hand and left alone.
+A chapter X exports to `X`, to `spec.X`, or, if X is a package, to its rooms `X.room`. A module has the title of its chapter, unless
+its first cell begins with a docstring. If the second line of a cell is `#| private`, its names stay out of `__all__`. A file whose first
+line does not say "Generated from" is written by hand and left alone.
 """
 
 import ast
@@ -55,7 +56,7 @@ def public_names(code: str) -> list[str]:
 
 
 def undefined_names(code: str) -> list[str]:
-    """Names that a module uses and neither defines nor imports. What stands in strings is not looked at: in a type these are axes."""
+    """Names that a module uses and neither defines nor imports. Strings are not looked at: in a type they name axes."""
     scopes = [symtable.symtable(code, "module", "exec")]
     for scope in scopes:  # the list grows while it is read: the scopes inside, to any depth
         scopes += scope.get_children()

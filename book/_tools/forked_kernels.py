@@ -2,12 +2,13 @@
 
     use_forks()   # from now on jupyter_client starts kernels this way
 
-An interpreter, IPython, torch and matplotlib take some seconds before the first cell runs, and each chapter has a kernel. A forked kernel is a process of
-its own, with its own folder, streams and variables: nothing that a notebook does reaches the next. What has been imported is found sooner; no name is
-bound by it. Each environment (other vector instructions, another number of threads) has a process of its own to fork from. A kernel that is no plain
-ipykernel starts as usual; so do all of them where there is no safe fork.
+An interpreter, IPython, torch and matplotlib need a few seconds before the first cell runs, and each chapter has a kernel. A forked kernel is a
+process of its own, with its own folder, streams and variables: nothing that a notebook does reaches the next. What has been imported is found
+sooner, but no name is bound by that. Each environment (other vector instructions, another number of threads) has a process of its own to fork from.
+A kernel that is not a plain ipykernel starts as usual, and so do all kernels where there is no safe fork.
 
-All kernels speak through files in a folder of their own, not through numbered ports: a port that is free when it is chosen may be taken when it is used.
+All kernels communicate through files in a folder of their own, not through numbered ports: a port that is free when it is chosen may be taken when
+it is used.
 """
 
 import functools
@@ -31,7 +32,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 
 FORKS = sys.platform == "linux"  # elsewhere there is no fork, or one that the libraries of linear algebra do not survive
 PLAIN = [sys.executable, "-m", "ipykernel_launcher"]
-LONGEST = 90  # letters in the name of a socket's file; systems allow a hundred or so
+LONGEST = 90  # characters in the name of a socket's file; systems allow a hundred or so
 OF_ONE_KERNEL = ("JPY_", "PYTEST_")  # variables that differ from kernel to kernel and that no import looks at
 # Not pyplot: it looks for a shell when it is imported.
 IMPORTED = """
@@ -122,7 +123,7 @@ class Kernel:
         if self.returncode is None:
             try:
                 self.returncode = self.parent.ask({"ended": self.pid}, [])
-            except (OSError, ValueError):  # the one who could tell has ended, and its kernels with it
+            except (OSError, ValueError):  # the process that could tell has ended, and its kernels with it
                 self.returncode = 1
         return self.returncode
 

@@ -1,8 +1,8 @@
 """Fill .venv with what requirements.txt pins, and say what happens: `.venv/bin/python book/_tools/install.py` (the Makefile's second step).
 
-pip alone says nothing with --quiet and some four hundred lines without. Here it is a line every ten seconds: how many packages are looked up, fetched
-and installed. pip's errors are shown as they come, of its warnings the first three (all of them if it fails), and its exit status is kept. Lines only,
-so that logs and dumb terminals can read it.
+pip alone says nothing with --quiet and some four hundred lines without. Here a line every ten seconds says how many packages have been looked up,
+fetched and installed. pip's errors are shown as they come, as are the first three of its warnings (all of them if it fails), and its exit status is
+kept. Only whole lines are printed, so that logs and dumb terminals can show them.
 """
 
 import re

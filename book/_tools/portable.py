@@ -1,7 +1,8 @@
 """Run the chapters as other machines would, and list which printed digits differ: `python book/_tools/portable.py [--as NAME …] [CHAPTER …]`.
 
-Environment variables make the numerical libraries take the paths that they take on other processors. Nothing is written; the new outputs are compared
-with the committed ones. Ends with status 1 if a cell fails or an output does not agree (agreement.py). Cells that measure are held to their assertions only.
+Environment variables make the numerical libraries take the code paths that they take on other processors. Nothing is written; the new outputs are
+compared with the committed ones. Ends with status 1 if a cell fails or an output does not agree (agreement.py). Cells that measure are held to their
+assertions only.
 """
 
 import argparse
@@ -29,7 +30,7 @@ IMITATIONS = {
     "1-thread": {},
     "2-threads": dict.fromkeys(ONE_THREAD, "2"),
     "4-threads": dict.fromkeys(ONE_THREAD, "4"),
-    # Two that join several of the above.
+    # Two that combine several of the above.
     "old": {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell", "MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
 }

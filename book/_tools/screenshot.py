@@ -1,4 +1,5 @@
-"""The README's pictures, in light and dark: a lemma, its proof and its check, as the built site shows them; and the model of the small world, which is asked of a story.
+"""The README's pictures, in light and dark: a lemma, its proof and its check, as the built site shows them; and the model of the small world, which
+is asked about a story.
 
     make book && python book/_tools/screenshot.py
     python book/_tools/screenshot.py --model          # only the model, which needs no site
@@ -30,8 +31,8 @@ REGION = """name => {
 }"""
 
 
-SEED, ASIDE = 37, 760  # of the story that is asked of, the first of the chapter playground; width of the window
-KEY, REST = 170, 2600  # milliseconds that a letter and the last picture stay
+SEED, ASIDE = 37, 760  # of the story in question, the first in the chapter playground; width of the window
+KEY, REST = 170, 2600  # milliseconds for which a letter and the last picture stay
 
 
 def lemma(browser: Browser, scheme: str) -> None:
@@ -47,7 +48,7 @@ def lemma(browser: Browser, scheme: str) -> None:
 
 
 def typed(browser: Browser, scheme: str, file: Path, question: str) -> None:
-    """One picture for each letter of the question; the last one stays, and stands alone where motion is not wanted."""
+    """One picture for each letter of the question; the last one stays, and is shown alone where motion is not wanted."""
     page = browser.new_page(viewport={"width": ASIDE, "height": 1200}, color_scheme=scheme)
     page.goto(file.as_uri())
     page.wait_for_selector("[data-ready]")
@@ -60,7 +61,7 @@ def typed(browser: Browser, scheme: str, file: Path, question: str) -> None:
         heads = page.locator(".heads").bounding_box()
         clip = {"x": 0, "y": 12, "width": ASIDE, "height": int(heads["y"] + heads["height"])}
         pictures.append(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB"))
-    still = pictures[-1]  # the highest, for there the answer stands; below the others the page goes on empty
+    still = pictures[-1]  # the highest, since it has the answer; below the others the page is empty
     first, *others = (Image.new("RGB", still.size, still.getpixel((0, 0))) for _ in pictures)
     for picture, shot in zip((first, *others), pictures):
         picture.paste(shot)

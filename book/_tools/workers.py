@@ -1,7 +1,7 @@
 """How tests are shared out: what takes longest comes first, and the whole book is run by two workers.
 
-`pytest --nbval book/`, as typed, starts two workers with one thread each where there are two cores, as `make test` does. One notebook, an option that
-says how many workers (-n 0 for none), or --pdb leave it as it is.
+`pytest --nbval book/`, as typed, starts two workers with one thread each where there are two cores, as `make test` does. Nothing is changed
+for a single notebook, with an option that sets the number of workers (-n 0 for none), or with --pdb.
 """
 
 import os

@@ -63,7 +63,7 @@
   }
 
   for (const input of document.querySelectorAll("#pst-search-dialog input[type=search]")) {
-    const list = listFor("places that fit");
+    const list = listFor("matching places");
     input.form.after(list);
     input.addEventListener("input", () => whenThere(() => show(list, input.value)));
   }
@@ -74,7 +74,7 @@
   const results = document.querySelector("#search-results");
   const question = new URLSearchParams(location.search).get("q");
   if (results && question) {
-    const list = listFor("places that fit best");
+    const list = listFor("best matching places");
     results.before(list);
     whenThere(() => show(list, question));
   }

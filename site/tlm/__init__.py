@@ -8,7 +8,7 @@ In a chapter (plain Markdown, so that it also reads well where this extension do
 
 On the site: a box "Definition 1.3 (rowwise operator)" with the anchor as its HTML id. A code cell that begins
 `#| export spec.operators` or `#| checks: W-rowwise-def` loses these lines and gets a caption with links.
-What is known of a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
+What is known about a chapter's statements is kept in `env.metadata[docname]["tlm"]` by `statements` and `cells`;
 `html` writes it out. `tabs` puts specification and implementation side by side, `curious` folds what a reader may skip. `math` writes the mathematics, `links` previews
 statements where they are linked, `glossary` links terms, `catalogue` lists all statements, `api` all
 names of the package, `finder` what the search finds at once, `light` keeps the pages light,
@@ -42,7 +42,7 @@ from tlm.tabs import Tabs
 
 
 class KeepPunctuation(SphinxTransform):
-    """A line may not break between a formula and the sign that belongs to it, as in "($x$)," (browsers would)."""
+    """A line may not break between a formula and the punctuation that belongs to it, as in "($x$)," (browsers would break it)."""
 
     default_priority = 420
 
@@ -53,7 +53,7 @@ class KeepPunctuation(SphinxTransform):
             closing = re.match(r"[.,;:!?)\]”’-]*", after.astext())[0] if after else ""
             if not opening and not closing:
                 continue
-            line, place = formula.parent, formula.parent.index(formula)  # by place: equal texts may stand in one paragraph
+            line, place = formula.parent, formula.parent.index(formula)  # by place, since a paragraph may hold the same text twice
             if opening:
                 line[place - 1] = nodes.Text(before.astext().removesuffix(opening))
             if closing:
@@ -103,6 +103,6 @@ def setup(app):
     pictures.setup(app)
     tables.setup(app)
     teaching.setup(app)
-    # Pages are read anew when a line of the extension has changed.
+    # Pages are read again when a line of the extension has changed.
     files = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return {"version": "1", "env_version": crc32(files), "parallel_read_safe": True, "parallel_write_safe": True}

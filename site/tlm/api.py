@@ -1,7 +1,7 @@
 """The reference of the package: in `api.md`, `<div data-api="package"></div>` becomes every public name, from the sources.
 
-Read with `ast`, so that building the site imports nothing. A module's names are those in its `__all__`; what the docstrings
-name in backticks and is public leads to its entry, ids of statements lead to these. A module that a chapter exports names the
+Read with `ast`, so that building the site imports nothing. A module's names are those in its `__all__`; a public name that
+a docstring has in backticks leads to its entry, the id of a statement to the statement. A module that a chapter exports names the
 chapter in its first line; the headings in it say in which section of the chapter each name is defined.
 """
 
@@ -22,7 +22,7 @@ GENERATED = re.compile(r"Generated from book/(\w+)\.ipynb")
 SECTION = re.compile(r"^# --- (.+)$", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`|\b([A-Z]-[\w.]*\w(?:-[\w.]*\w)*)")
 KINDS = ("property", "classmethod", "staticmethod")
-WIDTH = 76  # signs in a line of a signature
+WIDTH = 76  # characters in a line of a signature
 IN_COLUMNS = re.compile(r"\S {2,}\S")
 
 
@@ -56,8 +56,8 @@ def module_file(source, module):
 def modules(source, chapters):
     """The modules of the chapters in the order of the book, the specification first, then those written by hand.
 
-    A package has one entry, for what its `__init__.py` offers; rooms of it that a chapter exports have their own, and what they
-    define stands there only.
+    A package has one entry, for what its `__init__.py` offers; modules inside it that a chapter exports have their own, and what
+    these define stands only there.
     """
     found = []
     for chapter in chapters:
@@ -76,7 +76,7 @@ def chapter_of(text):
 
 
 def entries(source, module, names=None):
-    """The entries of one module: of these names, or in the order of its `__all__`."""
+    """The entries of one module: for these names, or for those of its `__all__`, in order."""
     text = module_file(source, module).read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
     chapter = chapter_of(text)
@@ -119,11 +119,11 @@ def entry_of(module, name, node, lines):
 
 
 def header(function, lines, name=None):
-    """The function's first lines as they are written, without `def` and `self`; on one line where they fit."""
+    """The function's first lines as they are written, without `def` and `self`; on one line if they fit."""
     text = textwrap.dedent("\n".join(lines[function.lineno - 1 : function.body[0].lineno - 1]))
     text = re.sub(r"\s+#.*$", "", text, flags=re.MULTILINE).strip().removeprefix("def ").removesuffix(":")
     text = re.sub(r"\((\s*)(?:self|cls)\b(?:: \w+)?(?:,\s*)?", r"(\1", text, count=1)
-    if name:  # of a class: what makes an object of it
+    if name:  # for a class: how an object of it is made
         text = re.sub(r" -> None$", "", name + text.removeprefix("__init__"))
     flat = re.sub(r",? \)", ")", " ".join(text.split())).replace("( ", "(")
     text = flat if len(flat) <= WIDTH else text
@@ -202,7 +202,7 @@ class Reference(SphinxTransform):
         return paragraph
 
     def code(self, text, entry):
-        """A name as code; with a link when it is public here: in this class, this module, or by its whole name."""
+        """A name as code, with a link if it is public here: in this class, this module, or by its whole name."""
         plain = re.sub(r"\(.*", "", text)
         for name in (f"{entry.anchor}.{plain}", f"{entry.module}.{plain}", plain, plain.removeprefix(f"{PACKAGE}.")):
             if name in self.known and name != entry.anchor:

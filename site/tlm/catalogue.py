@@ -75,7 +75,7 @@ def table_of(app, page, names):
 
 
 def words_of(env, checks, errata):
-    """How each check reaches its statement, in one word; a word that is said already becomes a number."""
+    """How far each check reaches, in one word; where a word would be repeated, a number stands instead."""
     words = []
     for k, (chapter, anchor) in enumerate([(chapter, anchor) for chapter, anchor in checks if chapter != errata], start=1):
         how = env.metadata[chapter]["tlm"]["how"].get(anchor, "check")

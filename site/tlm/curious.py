@@ -1,4 +1,4 @@
-"""A section headed "For the curious" is folded: its heading stands on the page, what is below it opens by a click.
+"""A section headed "For the curious" is folded: its heading stands on the page, what is below it opens at a click.
 
 The notebook has nothing but the heading, so that GitHub and Colab show all of it.
 """
@@ -14,7 +14,7 @@ class folded(nodes.General, nodes.Element):
 
 
 class FoldCurious(SphinxPostTransform):
-    """Put what stands below such a heading into a fold; the list of contents and the links are made before."""
+    """Put what stands below such a heading into a fold; the table of contents and the links have been made before."""
 
     default_priority = 204  # after the folds of cells
     formats = ("html",)

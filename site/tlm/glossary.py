@@ -53,7 +53,7 @@ def other_forms(inline):
 
 
 def pattern_of(forms):
-    """One of the forms as a whole word, in the plural too; the first letter may be small or large. (What is done without loss has no loss.)"""
+    """One of the forms as a whole word, also in the plural; the first letter may be small or capital. ("Without loss" does not mean the loss.)"""
     either = [f"[{form[0].lower()}{form[0].upper()}]{re.escape(form[1:])}" for form in sorted(forms, key=len, reverse=True)]
     return re.compile(rf"(?<![\w-])(?<!without )(?:{'|'.join(either)})s?(?![\w-])")
 
@@ -79,7 +79,7 @@ def is_prose(text):
 
 
 def link_terms(text, terms, left, uri):
-    """Link the terms of this text that are still `left`, and take them out. A word inside a longer term is no use of its own."""
+    """Link the terms of this text that are still `left`, and remove them from it. A word inside a longer term does not count as a use."""
     parts, end, place = [], 0, 0
     while matches := [(match.start(), -match.end(), name) for name, pattern in terms.items() if (match := pattern.search(text, place))]:
         start, stop, name = min(matches)  # the first one; of two that begin together, the longer
@@ -107,7 +107,7 @@ def write_entries(app, pagename, templatename, context, doctree):
 
 
 def read_anew(app, env, added, changed, removed):
-    """When the glossary has changed, every page is read and written anew."""
+    """When the glossary has changed, every page is read and written again."""
     return list(env.found_docs) if any(map(is_glossary, [*added, *changed, *removed])) else []
 
 

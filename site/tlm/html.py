@@ -116,7 +116,7 @@ def visit_head(writer, node):
 
 
 def code_of(known, names):
-    """(module.name, anchor) of the code that one of these statements defines or speaks of: the specification's first."""
+    """(module.name, anchor) of the code that one of these statements defines or is about; that of the specification if there is one."""
     found = [place for name in names for place in known.get("code_of", {}).get(name, [])]
     best = min(found, key=lambda place: not place.startswith("spec."), default=None)
     return best and (best, known["code"][best][0])

@@ -1,4 +1,4 @@
-"""Light pages: of the theme's styles, icons, scripts and of the highlighted code, only what the book's pages use.
+"""Light pages: of the theme's styles, icons and scripts and of the spans in highlighted code, only what the book's pages use.
 
 The theme brings the styles of every Bootstrap component and two thousand icons. What no page uses is cut away here, after
 the build, from the site itself; pictures are stored as lossless WebP, a third of their size as PNG.
@@ -19,7 +19,7 @@ from tlm.html import warn
 PLAIN = re.compile(r'<span class="(?:n|nn|nx|o|p|w)">([^<]*)</span>')
 CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
 RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
-OWN = ("tlm.css", "tlm.js", "finder.js", "previews.js")  # each line a line of its own: no text runs over two
+OWN = ("tlm.css", "tlm.js", "finder.js", "previews.js")  # each line stands by itself: no string runs over two
 STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "sphinx-design.min.css")
 
 
@@ -31,7 +31,7 @@ class LightPictures(SphinxTransform):
     def apply(self):
         for image in self.document.findall(nodes.image):
             path = Path(self.env.srcdir, self.env.relfn2path(image["uri"], self.env.docname)[0])
-            if path.suffix != ".png" or not path.is_file():  # Sphinx says what is missing
+            if path.suffix != ".png" or not path.is_file():  # Sphinx reports what is missing
                 continue
             light = path.with_suffix(".webp")
             if not light.exists():
@@ -75,7 +75,7 @@ def without_margins(text):
 
 
 def without_unused(css, words):
-    """The style sheet without the selectors that name a class which stands nowhere in the site."""
+    """The style sheet without the selectors that name a class found nowhere in the site."""
 
     @cache
     def is_used(selector):

@@ -1,6 +1,6 @@
 """Links: previews of the statements that they lead to, and one page that lists every link out of the book.
 
-A page is also read as a file, where a script may fetch nothing. So the statements of a chapter are written into a script,
+A page may also be opened as a file, where a script may not fetch anything. So the statements of a chapter are written into a script,
 `_static/previews/CHAPTER.js`, and tlm.js loads it when a link into that chapter is first pointed at.
 """
 
@@ -41,7 +41,7 @@ def ancestors(node):
 
 
 class LinkTitles(SphinxPostTransform):
-    """A link to a statement shows that statement's number and title when pointed at, and tlm.js the statement."""
+    """A link to a statement shows that statement's number and title when pointed at; tlm.js shows the statement itself."""
 
     default_priority = 20  # after MyST has resolved links (9)
 
@@ -55,7 +55,7 @@ class LinkTitles(SphinxPostTransform):
 
 
 def write_previews(app, pagename, templatename, context, doctree):
-    """Called when a page is written: its statements were kept by `depart_statement` on the way."""
+    """Called when a page has been written; `depart_statement` has kept its statements by then."""
     found = getattr(app.builder, "tlm_previews", {}).pop(pagename, None)
     if found:
         target = Path(app.outdir, "_static", "previews", PurePosixPath(pagename).name + ".js")

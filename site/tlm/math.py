@@ -1,7 +1,7 @@
 r"""Mathematics as `<span class="math">TeX</span>` and `<div class="math">TeX</div>`; tlm.js sets it with KaTeX.
 
 KaTeX (book/assets/katex) is a tenth of MathJax's weight and sets a page in a fraction of a second. It lacks one thing that
-the chapters use and that MathJax, in Colab and on GitHub, has: `\unicode{x25FA}`, the sign ◺ of the mask. Here it becomes
+the chapters use and that MathJax has, in Colab and on GitHub: `\unicode{x25FA}`, the sign ◺ of the mask. Here it becomes
 `\triangle`, which has the same width, and tlm.js puts ◺ in its place.
 """
 

@@ -1,10 +1,12 @@
-"""The weights that several pictures share, in a file of their own: `_static/small_world.js`, where a page names it. A page loads it when a reader asks for it."""
+"""The weights that several pictures share, in a file of their own, `_static/small_world.js`, written if a page names it. A page loads it when
+a reader asks for it.
+"""
 
 from pathlib import Path
 
 from tlm.html import warn
 
-FILE = "small_world"  # what the pictures of the small world's model are told as `file`
+FILE = "small_world"  # the `file` of the pictures that show the small world's model
 
 
 def write_shared_file(app, error):
@@ -14,7 +16,7 @@ def write_shared_file(app, error):
     pages = (out / f"{name}.html" for name in app.env.found_docs)
     if not any(f'_static/{FILE}.js' in page.read_text(encoding="utf-8") for page in pages if page.is_file()):
         return
-    from tlm_book import small_world  # torch, too: only where it is needed
+    from tlm_book import small_world  # loads torch, so only where it is needed
     from tlm_book.viewer.shared import shared_file
 
     try:
@@ -26,4 +28,4 @@ def write_shared_file(app, error):
 
 
 def setup(app):
-    app.connect("build-finished", write_shared_file, priority=950)  # when the words of the site's own scripts have been counted
+    app.connect("build-finished", write_shared_file, priority=950)  # after the words of the site's own scripts are counted

@@ -77,7 +77,7 @@ class Statements(SphinxTransform):
 
 
 def anchors_before(quote):
-    """The ids of `<a id=...></a>` in the paragraph before the quote, if that holds nothing else, and the paragraph."""
+    """The ids of `<a id=...></a>` in the paragraph before the quote, if it holds nothing else, and that paragraph."""
     place = quote.parent.index(quote)
     line = quote.parent[place - 1] if place else None
     if not isinstance(line, nodes.paragraph):
@@ -89,7 +89,7 @@ def anchors_before(quote):
 
 
 def split_head(paragraph):
-    """`**Kind** (title). Text` as (kind, title nodes, nodes of the text), or None if it is no statement."""
+    """`**Kind** (title). Text` as (kind, title nodes, nodes of the text), or None if it is not a statement."""
     inline = [node for node in paragraph if node.astext() or len(node)]  # Markdown leaves empty texts around bold
     if not isinstance(paragraph, nodes.paragraph) or not inline or not isinstance(inline[0], nodes.strong):
         return None

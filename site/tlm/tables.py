@@ -1,4 +1,4 @@
-"""Code in tables: where a column but the first is narrow, it breaks after a dot, an underscore or a bracket, and between words written together."""
+"""Code in tables: in narrow columns other than the first it may break after a dot, an underscore or a bracket, and between words written together."""
 
 import re
 

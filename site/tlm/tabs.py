@@ -15,7 +15,7 @@ GROUP = "tlm-form"
 class Tabs(SphinxTransform):
     """Put a caption and its cell of the specification, and the next ones of the implementation, into a set of tabs."""
 
-    default_priority = 415  # after the captions are made
+    default_priority = 415  # after the captions have been made
 
     def apply(self):
         for caption in list(self.document.findall(cell_caption)):
@@ -39,7 +39,7 @@ def is_twin(first, second):
 
 
 def tab_set(items):
-    """A set of tabs from (label, name that is remembered, nodes)."""
+    """A set of tabs, each given as (label, name that is remembered, nodes)."""
     tabs = create_component("tab-set", classes=["sd-tab-set"])
     for label, name, content in items:
         head = nodes.rubric(label, "", nodes.Text(label), classes=["sd-tab-label"], sync_id=name, sync_group=GROUP)

@@ -1,8 +1,8 @@
 """The page for teachers: in `teaching.md`, `<div data-teaching="graph"></div>` becomes the picture of which chapter needs which, and
 `<div data-teaching="minutes"></div>` the table of how long each takes. Both are read from the chapters when the site is built.
 
-A chapter *needs* an earlier one if one of its cells imports what that one defines, or a sentence of it links to a place there; exercises, what the
-sources say and what is marked for the curious do not count. The picture leaves out an arrow where a way along other arrows leads to the same end.
+A chapter *needs* an earlier one if one of its cells imports what that one defines, or one of its sentences links to a place there; exercises, what
+the sources say and what is marked for the curious do not count. The picture leaves out an arrow if a path along other arrows leads to the same end.
 """
 
 import json
@@ -16,15 +16,15 @@ from docutils import nodes
 
 PLACE = re.compile(r'<div data-teaching="(\w+)">')
 CORE_PARTS = ("Start", "The model", "Learning")
-CORE = {"Using": ("inference",), "Learning": ("loss", "gradients", "optimization", "training")}  # of these parts, these chapters only
+CORE = {"Using": ("inference",), "Learning": ("loss", "gradients", "optimization", "training")}  # only these chapters of these parts
 SET_ASIDE = re.compile(r"(What the sources say|Exercises|Where to go next|For the curious.*)$")  # sections that a first reading may leave out
 IMPORT = re.compile(r"from tlm_book(?:\.spec)?\.(\w+)[\w.]* import")
 LINK = re.compile(r"\]\((\w+)\.ipynb#[\w.,\-]+\)")
 EXERCISE = re.compile(r"^(?:\*\*\d+\.|### Exercise \d+\b)", re.M)
 WORDS, FORMULAS, LINES = 100, 2, 10  # read in a minute
 GRADES = {"●": 5, "●●": 15, "●●●": 40}  # minutes
-NODE, HIGH, GAP, TURN, ROW = 158, 34, 16, 8, 74  # width and height of a chapter, room between neighbours, width of a passing arrow, distance of rows
-CLOSE = 0.8  # how much of the way to its neighbours a chapter goes
+NODE, HIGH, GAP, TURN, ROW = 158, 34, 16, 8, 74  # width and height of a chapter, room between neighbours, width of a passing arrow, row distance
+CLOSE = 0.8  # how far towards its neighbours a chapter moves
 
 
 def parts(root):
@@ -40,7 +40,7 @@ def is_core(part, name):
 
 
 class Chapter:
-    """What a teacher asks of a chapter: which others it needs, how much there is to read, which exercises it has."""
+    """What a teacher asks about a chapter: which others it needs, how much there is to read, which exercises it has."""
 
     def __init__(self, path, earlier):
         self.name, self.needs, self.words, self.formulas, self.lines, self.exercises = path.stem, [], 0, 0, 0, []
@@ -73,7 +73,7 @@ class Chapter:
 
     @property
     def reading(self):
-        """Minutes, in steps of five: a hundred words, two displayed formulas or ten lines of code in each."""
+        """Minutes, in steps of five: one for each hundred words, two displayed formulas or ten lines of code."""
         return max(5, 5 * round((self.words / WORDS + self.formulas / FORMULAS + self.lines / LINES) / 5))
 
     @property
@@ -89,8 +89,8 @@ def chapters(root):
 
 
 def arrows(book):
-    """(chapter, the one that needs it), without those that a longer way makes superfluous."""
-    below = {}  # {name: all that it needs, at whatever distance}
+    """(chapter, the one that needs it), without those that a longer path makes superfluous."""
+    below = {}  # {name: all that it needs, directly or not}
     for name, chapter in book.items():
         below[name] = set(chapter.needs).union(*(below[need] for need in chapter.needs))
     return [
@@ -99,7 +99,7 @@ def arrows(book):
 
 
 def layout(book):
-    """{node: (x of its middle, row)} and the ways of the arrows, each a list of nodes; an arrow that passes a row has a node (from, to, row) there."""
+    """{node: (x of its middle, row)} and the arrows' paths, each a list of nodes; an arrow that passes a row has a node (from, to, row) there."""
     pairs, row = arrows(book), {}
     for name in book:  # below all that it needs
         row[name] = 1 + max((row[need] for need, later in pairs if later == name), default=-1)
@@ -115,7 +115,7 @@ def layout(book):
     wide = {node: NODE if isinstance(node, str) else TURN for node in row}
     for step in range(40):  # each row in turn: its nodes go to the middle of their neighbours, as far as the others let them
         for nodes_ in rows if step % 2 == 0 else rows[::-1]:
-            want = {node: CLOSE * sum(x[other] for other in near[node]) / max(len(near[node]), 1) for node in nodes_}  # and a little to the middle, 0
+            want = {node: CLOSE * sum(x[other] for other in near[node]) / max(len(near[node]), 1) for node in nodes_}  # and a bit towards 0
             if step < 30:
                 nodes_.sort(key=want.get)
             x |= spread([want[node] for node in nodes_], [wide[node] for node in nodes_], nodes_)
@@ -124,7 +124,7 @@ def layout(book):
 
 
 def spread(want, wide, names):
-    """{name: place} as near to the places wanted as order and widths allow: neighbours that would touch move as one (least squares)."""
+    """{name: place}, as near the wanted places as the order and the widths allow: neighbours that would touch move as one (least squares)."""
     offset, blocks = [0.0], []
     for a, b in zip(wide, wide[1:]):
         offset.append(offset[-1] + (a + b) / 2 + GAP)
@@ -170,7 +170,7 @@ def graph(root, link):
 
 
 def minutes(root, link):
-    """The table of all chapters: what each needs, how much there is to read and to solve; sums for the core and for all."""
+    """The table of all chapters: what each needs, how much there is to read and to solve; totals for the core and for all."""
     book, lines, core = chapters(root), [], []
     near = arrows(book)
     for caption, names in parts(root).items():
@@ -207,7 +207,7 @@ def is_teaching(docname):
 def fill_places(app, doctree, docname):
     if not is_teaching(docname):
         return
-    chapters.cache_clear()  # a server builds again and again
+    chapters.cache_clear()  # a server may build many times
 
     def link(name):
         return app.builder.get_relative_uri(docname, f"{PurePosixPath(docname).parent}/{name}")

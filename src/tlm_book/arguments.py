@@ -122,53 +122,53 @@ _EXAMPLES = """examples:
   python -m tlm_book generate --prompt "The tide"                      the small model that comes with the package
   python -m tlm_book train --data essays.txt --out my-model            train one on a text
   python -m tlm_book train --data essays.txt --out mine --minutes 30 --plot   in a given time, with a picture of the curves
-  python -m tlm_book train --resume --out my-model                     go on after Ctrl-C or a power cut
-  python -m tlm_book train --resume --out my-model --steps 5000        take a finished run further
+  python -m tlm_book train --resume --out my-model                     resume after Ctrl-C or a power cut
+  python -m tlm_book train --resume --out my-model --steps 5000        continue a finished run
   python -m tlm_book generate --model my-model --prompt "The tide"
   python -m tlm_book train --preset gpt2 --data essays.txt --out mine  a model of GPT-2's kind
   python -m tlm_book export --model mine --out mine-hf                 write it for transformers
-  python -m tlm_book page --model mine --out mine.html                 a page on which it answers while one types
-  python -m tlm_book train --from mine --data letters.txt --out tuned  go on from a model
+  python -m tlm_book page --model mine --out mine.html                 a page on which it answers as you type
+  python -m tlm_book train --from mine --data letters.txt --out tuned  continue training a model
 Each command has more to say: python -m tlm_book train --help"""
 
 
 def arguments() -> argparse.ArgumentParser:
     """The six commands and their options."""
-    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, let one write, hand it to another library or to a page, ask whether a model sees the future, or prove that it does not.")
+    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, make it write, export it for another library or as a page, test whether a model sees the future, or prove that it does not.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
     source = train.add_mutually_exclusive_group()
     source.add_argument("--data", metavar="PATH", nargs="+", type=_there("a text file", Path.exists), help="text files in UTF-8, or folders of them")
-    source.add_argument("--book", action="store_true", help="the book's own corpus and settings: makes the model that is shipped")
-    train.add_argument("--out", metavar="DIR", required=True, help="where the model goes: a folder that does not exist yet, or with --resume that of the run")
+    source.add_argument("--book", action="store_true", help="the book's own corpus and settings, which make the shipped model")
+    train.add_argument("--out", metavar="DIR", required=True, help="the model's folder, which must not exist yet; with --resume, that of the run")
     kind = train.add_mutually_exclusive_group()
     kind.add_argument("--preset", metavar="NAME", type=_decoder, help=f"a model of this kind, with its tokenizer: {', '.join(_DECODERS)} (default: the book's own choice)")
-    kind.add_argument("--from", metavar="DIR", dest="begin", type=_model, help="go on from this model, which train made, or a GPT-2 or one of Llama's family; its tokenizer is kept; without --data, on the text of its run")
-    train.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+    kind.add_argument("--from", metavar="DIR", dest="begin", type=_model, help="start from this model: one that train made, a GPT-2 or one of Llama's family; keeps its tokenizer, and without --data the text of its run")
+    train.add_argument("--device", default="auto", help='"auto" (a GPU if there is one), "cpu", "cuda", …')
     train.add_argument("--quiet", action="store_true", default=False, help="no progress bar")
-    train.add_argument("--resume", action="store_true", help="take up the run that was interrupted, if there is one: --out is enough; a finished one goes further with larger --steps")
-    train.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard, too, into a folder of that name beside log.jsonl and log.csv (pip install 'tlm_book[tensorboard]')")
-    train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: one is learned from the text)")
-    train.add_argument("--plot", action="store_true", help="draw the curves as they grow: curves.svg in the run's folder (DIR.run), in the end in the model's")
-    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this, at each measurement (not under torchrun) and at the end")
-    train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: weights on each device, or shared out (default: ddp)")
-    train.add_argument("--keep", type=_POSITIVE, metavar="N", help="checkpoints to keep, beside the best (default: 3)")
-    chosen = train.add_argument_group("choices (those left out are fitted to the amount of text; without a GPU and without --steps, to ten minutes, too)")
+    train.add_argument("--resume", action="store_true", help="continue an interrupted run, if there is one; only --out is needed. A finished run continues with larger --steps")
+    train.add_argument("--tensorboard", action="store_true", help="also write the log for TensorBoard, into the folder tensorboard beside log.jsonl and log.csv (pip install 'tlm_book[tensorboard]')")
+    train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: learn one from the text)")
+    train.add_argument("--plot", action="store_true", help="draw the curves as they grow: curves.svg in the run's folder (DIR.run), at the end in the model's")
+    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this text, at each measurement (not under torchrun) and at the end")
+    train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: all weights on each device (ddp), or a share of them (fsdp; default: ddp)")
+    train.add_argument("--keep", type=_POSITIVE, metavar="N", help="checkpoints to keep besides the best (default: 3)")
+    chosen = train.add_argument_group("settings (those not given are fitted to the amount of text and, without a GPU and without --steps, to ten minutes)")
     chosen.add_argument("--steps", type=_POSITIVE, help="updates of the weights")
-    chosen.add_argument("--minutes", type=_RATE, help="a time for all of it: model (unless a size is given), steps and schedule are fitted to what a few steps take here")
-    chosen.add_argument("--vocab-size", type=_POSITIVE, help="tokens, at most")
-    chosen.add_argument("--d-model", type=_POSITIVE, help="numbers in a row")
-    chosen.add_argument("--layers", type=_POSITIVE, help="decoder blocks")
+    chosen.add_argument("--minutes", type=_RATE, help="time for the whole run: after a few timed steps, the model (unless a size is given), the number of steps and the schedule are fitted to it")
+    chosen.add_argument("--vocab-size", type=_POSITIVE, help="number of tokens, at most")
+    chosen.add_argument("--d-model", type=_POSITIVE, help="width of the rows")
+    chosen.add_argument("--layers", type=_POSITIVE, help="number of decoder blocks")
     chosen.add_argument("--heads", type=_POSITIVE, help="attention heads in a block")
-    chosen.add_argument("--context", type=_POSITIVE, help="tokens that the model sees at most")
+    chosen.add_argument("--context", type=_POSITIVE, help="tokens that the model reads at most")
     chosen.add_argument("--batch-size", type=_POSITIVE, help="windows of text in one step")
     chosen.add_argument("--lr", type=_RATE, help="highest learning rate")
-    chosen.add_argument("--seed", type=_NATURAL, help="of everything random")
-    chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the products of matrices")
-    chosen.add_argument("--eval-every", type=_POSITIVE, metavar="STEPS", help="between two measurements, each with a checkpoint")
-    chosen.add_argument("--grad-accum-steps", type=_POSITIVE, metavar="PARTS", help="in which a batch is worked through, to save memory")
-    chosen.add_argument("--activation-checkpointing", action="store_true", help="forget what lies inside the blocks, to save memory")
+    chosen.add_argument("--seed", type=_NATURAL, help="seed of everything random")
+    chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="number type of the matrix products")
+    chosen.add_argument("--eval-every", type=_POSITIVE, metavar="STEPS", help="steps between two measurements, each with a checkpoint")
+    chosen.add_argument("--grad-accum-steps", type=_POSITIVE, metavar="PARTS", help="number of parts in which a batch is processed, to save memory")
+    chosen.add_argument("--activation-checkpointing", action="store_true", help="recompute the inside of the blocks, to save memory")
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
@@ -176,33 +176,33 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=_NOT_NEGATIVE, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
-    generate.add_argument("--top-k", type=_POSITIVE, metavar="K", help="draw from the K likeliest tokens only")
-    generate.add_argument("--top-p", type=_SHARE, metavar="P", help="draw from the fewest likeliest tokens with probability P together")
-    generate.add_argument("--min-p", type=_FRACTION, metavar="M", help="draw from tokens at least M times as likely as the likeliest")
-    generate.add_argument("--repetition-penalty", type=_RATE, default=1.0, metavar="T", help="above 1: lower the scores of tokens that the text holds")
-    generate.add_argument("--on-overflow", choices=["slide", "error"], default="slide", help="a text longer than the model reads: forget its beginning, or refuse")
-    generate.add_argument("--seed", type=_NATURAL, default=0, help="of the choice of tokens (default: 0)")
-    generate.add_argument("--device", default="auto", help='"auto" (a GPU when there is one), "cpu", "cuda", …')
+    generate.add_argument("--top-k", type=_POSITIVE, metavar="K", help="draw only from the K likeliest tokens")
+    generate.add_argument("--top-p", type=_SHARE, metavar="P", help="draw only from the fewest likeliest tokens whose probabilities add up to at least P")
+    generate.add_argument("--min-p", type=_FRACTION, metavar="M", help="draw only from tokens at least M times as likely as the likeliest")
+    generate.add_argument("--repetition-penalty", type=_RATE, default=1.0, metavar="T", help="above 1: lower the scores of tokens that occur in the text")
+    generate.add_argument("--on-overflow", choices=["slide", "error"], default="slide", help="if the text gets longer than the model reads: forget its beginning, or stop with an error")
+    generate.add_argument("--seed", type=_NATURAL, default=0, help="seed of the choice of tokens (default: 0)")
+    generate.add_argument("--device", default="auto", help='"auto" (a GPU if there is one), "cpu", "cuda", …')
 
     export = commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma.")
     export.add_argument("--model", metavar="DIR", required=True, type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     export.add_argument("--to", choices=["hf"], default="hf", help="hf: Hugging Face's files, which transformers loads (default)")
     export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
 
-    page = commands.add_parser("page", help="make a page on which a model answers while one types", description="One HTML file with the model in it, which computes its scores, its attention and its next token at every key; it needs no network.")
+    page = commands.add_parser("page", help="make a page on which a model answers as you type", description="One HTML file that contains the model and computes its scores, its attention and its next token at every keystroke; it needs no network.")
     page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
-    page.add_argument("--text", default="", help="what stands there at first (default: nothing)")
-    page.add_argument("--title", help="a line above")
+    page.add_argument("--text", default="", help="the text at first (default: none)")
+    page.add_argument("--title", help="the page's title")
 
-    audit = commands.add_parser("audit", help="does a model see the future? status 1 when it does")
+    audit = commands.add_parser("audit", help="test whether a model sees the future; status 1 if it does")
     audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")
-    audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="an attention back end to try, too; may be repeated")
+    audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="a further attention back end to try; may be repeated")
     audit.add_argument("--length", action="append", type=_POSITIVE, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
     audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
     audit.add_argument("--quiet", action="store_true", help="no progress bar")
 
-    prove = commands.add_parser("prove", help="a proof, checked by Coq, that a model never looks ahead; status 1 when there is none")
+    prove = commands.add_parser("prove", help="prove that a model never looks ahead, checked by Coq; status 1 if there is no proof")
     proved = prove.add_mutually_exclusive_group(required=True)
     proved.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings: {', '.join(PRESETS)}")

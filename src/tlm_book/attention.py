@@ -26,7 +26,7 @@ class CausalAttention(nn.Module):
     """CA_1(X) = softmax(◺(QKᵀ)/√d_head) V with Q = XW_Q, K = XW_K, V = XW_V: one
     head, no biases. (W-ca1-def)
 
-    `d_head` is d_model unless given. ValueError for an input of another width than
+    `d_head` defaults to d_model. ValueError for an input whose width is not
     d_model.
     """
 
@@ -69,12 +69,12 @@ def attention_pattern(
     scale: float | None = None,
     mask: Bool[Tensor, "n m"] | None = None,
 ) -> Float[Tensor, "*batch n m"]:
-    """softmax(◺(c QKᵀ)): the weights with which rows look at one another. For
-    looking; `attention` does not form them.
+    """softmax(◺(c QKᵀ)): the weights that rows give to one another. For inspection:
+    `attention` does not form them.
 
-    c = 1/√k unless `scale` says otherwise; without ◺ when not causal. `mask` hides
-    the keys where it is False. ValueError when the widths of q and k differ, and
-    without a key.
+    c = 1/√k unless `scale` is given; there is no ◺ unless `causal`. `mask` hides the
+    keys where it is False. ValueError if the widths of q and k differ, or if there is
+    no key.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -98,14 +98,14 @@ def attention(
     scale: float | None = None,
     mask: Bool[Tensor, "n m"] | None = None,
 ) -> Float[Tensor, "*batch n v"]:
-    """attention_pattern(q, k) · v by torch's fused kernel, which where it can never
-    stores the whole pattern.
+    """attention_pattern(q, k) · v by torch's fused kernel, which avoids storing the
+    whole pattern where it can.
 
-    Where q has h heads on its third axis from behind, k and v may have g, a divisor
-    of h: head i reads keys and values i // (h/g). (T-grouped-query) A `mask` hides
-    the keys where it is False; then `causal` must be False. ValueError for that, when
+    If q has h heads on its third axis from the end, k and v may have g, a divisor of
+    h: head i reads keys and values i // (h/g). (T-grouped-query) A `mask` hides the
+    keys where it is False; then `causal` must be False. ValueError if it is not, if
     the widths of q and k, the numbers of keys and values, or the leading axes do not
-    fit, without a key, and for a scale that is not positive.
+    fit, if there is no key, and for a scale that is not positive.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
@@ -132,7 +132,7 @@ def _expects_groups(
     k: Float[Tensor, "*groups m k"],
     v: Float[Tensor, "*groups m v"],
 ) -> None:
-    """ValueError unless k and v have the leading axes of q, but for fewer heads."""
+    """ValueError unless k and v have the leading axes of q, or fewer heads."""
     lead = tuple(q.shape[:-2])
     for name, t in (("k", k), ("v", v)):
         got = tuple(t.shape[:-2])

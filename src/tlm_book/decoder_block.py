@@ -45,12 +45,12 @@ class DecoderBlock(nn.Module):
     only.
 
     The choices of models since 2020 (T-block-2020): `norm_kind` "rms" takes RMS
-    norm, whose ε stands inside whatever `eps_mode` says; `gated` takes the gated
-    feed-forward layer, and `n_experts` that many of it, of which each row uses
-    `n_experts_used`, without biases; without `ff_bias` the others have none either.
+    norm, whose ε is inside the root whatever `eps_mode` is; `gated` takes the gated
+    feed-forward layer, and `n_experts` that many such layers, without biases, of which
+    each row uses `n_experts_used`; without `ff_bias` the others have no biases either.
     `n_kv_heads`, `window`, `qk_norm` (with this `eps`) and `rotary` are passed on
     to the attention layer. ValueError for another choice, for sizes that do not
-    fit, and for an input of another width than d_model.
+    fit, and for an input whose width is not d_model.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ def _is_identity(module: nn.Module) -> bool:
 
 def _branch(*modules: nn.Module) -> Derivation:
     """What a branch adds: its layers in the order in which they are applied,
-    identities left out."""
+    without identities."""
     steps = [derive(module) for module in modules if not _is_identity(module)]
     return (
         steps[0]

@@ -19,7 +19,7 @@ __all__ = [
 
 class Embedding(nn.Module):
     """Em: each token becomes its row of a trainable table, times `scale` (1, or √d
-    where a model wants it). (W-embedding-def, M-embed)
+    in some models). (W-embedding-def, M-embed)
 
     Integer tokens of shape (*batch, n) become vectors of shape (*batch, n, d_model).
     TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise

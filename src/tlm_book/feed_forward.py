@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
     """FF(X) = φ(XW_1 + 1b_1) W_2 + 1b_2, the same for every row. (W-ff-def)
 
     x: (*batch, d_model), result of the same shape; `up` holds W_1 and b_1, `down`
-    holds W_2 and b_2, without `bias` the matrices alone. ValueError for sizes below
+    holds W_2 and b_2; without `bias`, only the matrices. ValueError for sizes below
     1 or an unknown activation.
     """
 
@@ -103,7 +103,7 @@ class GatedFeedForward(nn.Module):
     """(φ(XW_G) ⊙ XW_1) W_2, the same for every row; SwiGLU for φ = silu. (T-gated-ff)
 
     x: (*batch, d_model), result of the same shape; `gate` holds W_G, `up` W_1 and
-    `down` W_2, with `bias` a row each to be added. ValueError for sizes below 1 or
+    `down` W_2; with `bias`, each also has a bias row. ValueError for sizes below 1 or
     an unknown activation.
     """
 
@@ -148,12 +148,12 @@ class MixtureOfExperts(nn.Module):
     x: (*batch, d_model), result of the same shape. `router` holds W_R, and `gate`,
     `up` (n_experts, d_ff, d_model), `down` (n_experts, d_model, d_ff) hold the
     transposed matrices of all experts. The rows are sorted by expert, so that each
-    expert computes once. The layer jumps where two logits are equal: rounding may
-    then choose another expert. ValueError for sizes below 1, for more experts used
+    expert runs once. The layer jumps where two logits are equal: rounding may then
+    choose another expert. ValueError for sizes below 1, for more experts used
     than there are, and for an unknown activation.
     """
 
-    watch: Watch | None = None  # while `run_with_cache` looks inside
+    watch: Watch | None = None  # set while `run_with_cache` looks inside
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class MixtureOfExperts(nn.Module):
         self.gate = nn.Parameter(torch.empty(n_experts, d_ff, d_model))
         self.up = nn.Parameter(torch.empty(n_experts, d_ff, d_model))
         self.down = nn.Parameter(torch.empty(n_experts, d_model, d_ff))
-        for weight in (self.gate, self.up, self.down):  # as nn.Linear begins
+        for weight in (self.gate, self.up, self.down):  # as nn.Linear starts
             nn.init.uniform_(
                 weight, -(weight.shape[2] ** -0.5), weight.shape[2] ** -0.5
             )
@@ -217,7 +217,7 @@ class MixtureOfExperts(nn.Module):
     def _watched(
         self, x: Float[Tensor, "*batch d"], watch: Watch
     ) -> Float[Tensor, "*batch d"]:
-        """The same, choice by choice: the hidden layer has the shape (*batch, k, f)."""
+        """`forward` choice by choice: the hidden layer has the shape (*batch, k, f)."""
         weights, chosen = self.route(x)
         rows = x.unsqueeze(-2).expand(*chosen.shape, -1)  # once for each choice
         hidden = x.new_empty(*chosen.shape, self.gate.shape[1])
@@ -229,8 +229,8 @@ class MixtureOfExperts(nn.Module):
         return (weights.unsqueeze(-1) * results).sum(dim=-2)
 
     def load_balancing_loss(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, ""]:
-        """E Σ_e f_e P_e over all rows of x: f_e the share of the choices that fall on
-        expert e, P_e its mean probability. 1 when all shares are equal.
+        """E Σ_e f_e P_e over all rows of x, with f_e the share of the choices that fall
+        on expert e, P_e its mean probability. It is 1 when all shares are equal.
         (T-load-balancing)"""
         choices = self.route(x)[1].flatten()
         logits = self.router(x).flatten(0, -2)

@@ -25,7 +25,7 @@ def directional_derivatives(
 
     With weights θ and a direction v of length 1 the second is (f(θ+hv) − f(θ−hv)) / 2h.
     For float64 weights away from corners the two agree to about seven digits. The
-    weights are left as they were. ValueError when no weight asks for a gradient.
+    weights are left as they were. ValueError if no weight requires a gradient.
     (W-ae-differentiable)
     """
     weights = [p for p in model.parameters() if p.requires_grad]

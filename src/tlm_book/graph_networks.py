@@ -86,8 +86,8 @@ class PositionalNetwork(nn.Module):
     ReLU(x W_x) W_zx + ReLU(W_e[p]) W_ze (A-gehring-sum). All weights are trainable.
 
     x: (…, n, d_model) → the same shape. ValueError for n = 0, n > max_len, another
-    width or, at the making, an unknown form; TypeError when x holds no floating point
-    numbers.
+    width or, at construction, an unknown form; TypeError if x does not hold floating
+    point numbers.
 
     >>> PositionalNetwork(10, 4, d_hidden=8)(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3, 4])
@@ -121,7 +121,7 @@ class PositionalNetwork(nn.Module):
         return content.relu() @ self.W_zx + place.relu() @ self.W_ze
 
     def spec_weights(self) -> dict[str, np.ndarray]:
-        """The weights as float64, named as in `spec.graph_networks`."""
+        """The weights as float64 arrays, named as in `spec.graph_networks`."""
         weights = dict(self.named_parameters())
         return {k: as_float64(W) for k, W in weights.items()}
 

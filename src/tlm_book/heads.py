@@ -54,12 +54,12 @@ __all__ = [
 def rhyme_tokenizer() -> Tokenizer:
     """A tokenizer for which each word of `rhymes` is one token."""
     words = "".join(f" {word}" for word in WORDS + OTHERS)
-    # 387 merges: as many as make every word whole
+    # 387 merges: just enough to make each word one token
     return Tokenizer.train([words] * 2, 644, pattern=GPT2_PATTERN, progress=False)
 
 
 def new_rhyme_model(vocab_size: int) -> TransformerLM:
-    """A small GPT-2 before training: random tokens, positions as short waves."""
+    """A small GPT-2 before training: random token rows, short waves as positions."""
     config = Config.gpt2(
         vocab_size, d_model=64, d_ff=128, n_layers=2, n_heads=4, max_len=64
     )
@@ -78,10 +78,11 @@ def train_rhymes(
     n_texts: int = 8000,
     progress: bool = True,
 ) -> Path:
-    """Make the model that `shipped_rhymes` loads, in the new folder `out`; on one CPU
-    thread it takes some three minutes. The log has the scores of all heads.
+    """Train the model that `shipped_rhymes` loads and save it in the new folder `out`;
+    on one CPU thread this takes some three minutes. The log has the scores of all
+    heads.
 
-    FileExistsError when there is such a folder.
+    FileExistsError if the folder exists.
     """
     free_folder(out, "out")
     tokenizer = rhyme_tokenizer()
@@ -108,8 +109,8 @@ def train_rhymes(
 
 
 def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
-    """(model, tokenizer): the small model of rhymes that comes with the package, made
-    by `train_rhymes`.
+    """(model, tokenizer): the small model of rhymes that comes with the package,
+    trained by `train_rhymes`.
     """
     with resources.as_file(
         resources.files("tlm_book") / "data" / "rhymes"
@@ -123,7 +124,7 @@ def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
 def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*heads"]:
     """The mean of A[i, i−1] over i = 1, …, n−1, for each head. (T-head-scores)
 
-    ValueError when n < 2, or when A is not square.
+    ValueError if n < 2, or if A is not square.
 
     >>> previous_token_score(torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
     tensor(0.2500)
@@ -136,7 +137,7 @@ def previous_token_score(A: Float[Tensor, "*heads n n"]) -> Float[Tensor, "*head
 def _weight_on(
     places: Bool[Tensor, "n n"], A: Float[Tensor, "*heads n n"]
 ) -> Float[Tensor, "*heads"]:
-    """The mean weight that rows give to their places, over rows that have any."""
+    """The mean weight that rows give to their places, over the rows that have any."""
     expects_shape("A", A, places.shape)
     rows = places.any(-1)
     expects(rows.any(), "tokens", "no token that comes twice", "at least one")
@@ -149,7 +150,7 @@ def duplicate_token_score(
     """The mean weight on earlier copies of a row's own token, for each head.
     (T-head-scores)
 
-    ValueError when no token comes twice, or when A and tokens do not fit together.
+    ValueError if no token comes twice, or if A and tokens do not fit together.
     """
     return _weight_on((tokens[:, None] == tokens).tril(-1), A)
 
@@ -157,8 +158,8 @@ def duplicate_token_score(
 def induction_score(
     A: Float[Tensor, "*heads n n"], tokens: Int[Tensor, "n"]
 ) -> Float[Tensor, "*heads"]:
-    """The mean weight on what followed earlier copies of a row's own token, for each
-    head. (T-head-scores)
+    """The mean weight on the places right after earlier copies of a row's own token,
+    for each head. (T-head-scores)
 
     Errors as for `duplicate_token_score`.
     """
@@ -177,13 +178,13 @@ def said_twice(
     """Texts of n = 2m + 1 tokens: the start marker, then m different random tokens of
     the pool, then the same m again. (T-said-twice)
 
-    ValueError when the pool, without the start marker, has fewer than m tokens.
+    ValueError if the pool, without the start marker, has fewer than m tokens.
     """
     expects_positive(m=m, copies=copies)
     known = pool.unique()
     known = known[known != start]
     expects(
-        len(known) >= m, "m", m, f"at most {len(known)}: so many tokens there are"
+        len(known) >= m, "m", m, f"at most {len(known)}, the number of tokens"
     )
     rng = torch.Generator().manual_seed(seed)
     draw = partial(torch.randperm, len(known), generator=rng, device="cpu")
@@ -197,7 +198,7 @@ def head_scores(
 ) -> dict[str, Float[Tensor, "L h"]]:
     """The three scores of every head, each the mean over the texts.
 
-    ValueError when there is no text, or one in which no token comes twice.
+    ValueError if there is no text, or one in which no token comes twice.
     """
     right, got = texts.dim() == 2 and len(texts), f"shape {tuple(texts.shape)}"
     expects(right, "texts", got, "at least one text, (copies, n)")
@@ -219,12 +220,12 @@ def knock_out(
     *heads: tuple[int, int],
     rows: Float[Tensor, "L h k"] | None = None,
 ) -> TransformerLM:
-    """A copy of the model in which each of the heads (layer, head) gives
+    """A copy of the model in which each of the heads (layer, head) has the output
     rows[layer, head] in every row; 0 without `rows`. (T-knock-out)
 
-    IndexError for a head that is not there, TypeError for what is no pair of whole
-    numbers; ValueError for rows of another shape, and
-    for rows when the attention layers have no output bias that could hold them.
+    IndexError for a head that does not exist, TypeError for anything but a pair of
+    whole numbers; ValueError for rows of another shape, and for rows if the attention
+    layers have no output bias that could hold them.
     """
     c, other = model.config, copy.deepcopy(model)
     _expects_heads(c, heads, rows)
@@ -260,9 +261,9 @@ def mean_rows(
     model: TransformerLM, texts: Int[Tensor, "copies n"]
 ) -> Float[Tensor, "L h k"]:
     """The mean of H_i over all rows of the texts, for every head of every block: the
-    rows with which `knock_out` takes away what varies from row to row. (T-knock-out)
+    rows with which `knock_out` removes what varies from row to row. (T-knock-out)
 
-    ValueError when there is no row.
+    ValueError if there is no row.
     """
     expects(
         texts.numel(), "texts", f"shape {tuple(texts.shape)}", "at least one row"
@@ -278,8 +279,8 @@ def mean_rows(
 def logit_lens(
     model: TransformerLM, tokens: Int[Tensor, "*batch n"]
 ) -> Float[Tensor, "L1 *batch n V"]:
-    """Φ(N(X_l)) for l = 0, …, L: what the last layers read in the residual stream
-    before each block and after the last. (T-logit-lens)
+    """Φ(N(X_l)) for l = 0, …, L: the last layers applied to the residual stream before
+    each block and after the last. (T-logit-lens)
 
     Errors as for the model.
     """
@@ -296,7 +297,7 @@ def head_matrices(
     """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
     are left out. (T-qk-ov, T-token-tables)
 
-    IndexError for a head that is not there.
+    IndexError for a head that does not exist.
     """
     c = model.config
     there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads

@@ -53,7 +53,7 @@ def _expects_rows(tokens: Tensor, start: int) -> None:
 def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
     _expects_same_shape("tokens", tokens, shape)
     expects(tokens.numel() > 0, "tokens", "no token", "at least one token")
-    # on a GPU, a look would wait for the device
+    # on a GPU, the check would wait for the device
     if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
         expects_tokens("tokens", tokens, V)
 
@@ -81,7 +81,7 @@ def token_log_probs(
 def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
     """The factor of each −y in the loss (the table of T-token-shares)."""
     _expects_same_shape("weights", w, shape)
-    unseen = w.device.type != "cpu"  # on a GPU, a look would wait for the device
+    unseen = w.device.type != "cpu"  # on a GPU, the checks would wait for the device
     expects(
         unseen or bool(((w >= 0) & w.isfinite()).all()),
         "weights",
@@ -115,7 +115,7 @@ def weighted_loss(
     or −Σ w y ("sum"). (W-batch-loss)
 
     Without weights every position counts 1. The result is float32 at least, and so is
-    everything that is added on the way. ValueError for weights of another shape; on
+    everything that is summed on the way. ValueError for weights of another shape; on
     the CPU also for a negative or infinite one, and weights that sum to zero (for
     "row_mean": in any row; for "sum" they may); otherwise as in `token_log_probs`.
     """
@@ -137,7 +137,7 @@ def shift(
 ) -> Int[Tensor, "*batch n"]:
     """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
 
-    ValueError when there is no token, TypeError when `start` is no whole number.
+    ValueError if there is no token, TypeError if `start` is not a whole number.
 
     >>> shift(torch.tensor([2, 0, 1]), start=3)
     tensor([3, 2, 0])
@@ -151,8 +151,8 @@ def shift(
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is taken chunk by chunk on
-    the way forward.
+    """−Σ_k σ_k y_k of the scores H Wᵀ + b; its gradient is computed chunk by chunk in
+    the forward pass.
     """
 
     @staticmethod
@@ -174,14 +174,14 @@ class _ChunkedLoss(torch.autograd.Function):
         )
         loss = sigma.new_zeros(())
         for first in range(0, len(x), chunk):
-            Y = G = None  # the last chunk goes before the next one comes
+            Y = G = None  # free the last chunk before the next is made
             rows = slice(first, first + chunk)
             h, s, token = H[rows], sigma[rows, None], x[rows, None]
             Y = F.log_softmax(F.linear(h, W, b), -1, dtype=exact)  # (chunk, V)
             loss -= (s * Y.gather(1, token)).sum()
             if not any(wanted):
                 continue
-            # softmax in the place of its logarithm, less 1 at the token
+            # softmax in place of its logarithm, minus 1 at the token
             G = Y.exp_().scatter_add_(1, token, -torch.ones_like(s))
             if db is not None:
                 db += s[:, 0] @ G
@@ -206,7 +206,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 def _add_product(total: Tensor, A: Tensor, B: Tensor) -> None:
-    """total += A B, without a further array when the types agree."""
+    """total += A B, without another array if the types agree."""
     if total.dtype == A.dtype:
         total.addmm_(A, B)
     else:
@@ -226,10 +226,10 @@ def chunked_loss(
     """`weighted_loss` of the scores hidden weightᵀ + bias, with never more than
     chunk · V of them in memory. (T-loss-chunks)
 
-    Gradients for `hidden`, `weight` and `bias`, once: no second derivatives, none
-    for `weights`. Positions of weight 0 are skipped. The result is float32 at least;
-    under autocast the products are taken in its type. Errors as in `weighted_loss`;
-    ValueError when the widths do not fit or `weights` asks for a gradient.
+    Gradients for `hidden`, `weight` and `bias`: first derivatives only, and none for
+    `weights`. Positions of weight 0 are skipped. The result is float32 at least;
+    under autocast the products are computed in its type. Errors as in `weighted_loss`;
+    ValueError when the widths do not fit or `weights` requires a gradient.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     expects_positive(chunk=chunk)
@@ -252,7 +252,7 @@ def chunked_loss(
             "constants",
         )
         sigma = _shares(weights.to(exact), shape, reduction).flatten()
-        if not torch.compiler.is_compiling():  # their number would be no constant
+        if not torch.compiler.is_compiling():  # their number would not be constant
             kept = sigma.nonzero()[:, 0]
             H, x, sigma = H[kept], x[kept], sigma[kept]
     device = hidden.device.type

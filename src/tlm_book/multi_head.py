@@ -44,11 +44,11 @@ class MultiHeadAttention(nn.Module):
     without `causal` there is no mask. `n_kv_heads`, a divisor of n_heads, is the
     number of heads that keys and values have. (T-grouped-query) With a `window`, row i
     sees rows i − window + 1, …, i. (T-sliding-window) With `qk_norm`, queries and keys
-    are normalized, head by head. (T-qk-norm) Last, `rotary` maps queries and keys,
-    (*batch, heads, n, d_head).
+    are normalized, head by head. (T-qk-norm) Finally, `rotary` maps queries and keys,
+    each of shape (*batch, heads, n, d_head).
     """
 
-    watch: Watch | None = None  # while `run_with_cache` looks inside
+    watch: Watch | None = None  # set while `run_with_cache` looks inside
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
             expects(causal, "window", window, "None without the mask")
         self.n_heads, self.n_kv_heads, self.d_head = n_heads, g, d_head
         self.causal, self.scale, self.window = causal, scale, window
-        # weight: fuse_heads of all heads
+        # its weight is fuse_heads of all heads
         self.qkv = nn.Linear(d_model, (n_heads + 2 * g) * d_head, bias=qkv_bias)
         self.out = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
         self.query_norm = nn.RMSNorm(d_head, qk_eps) if qk_norm else None
@@ -256,7 +256,7 @@ class CrossAttention(nn.Module):
     def keys_values(
         self, memory: Float[Tensor, "*batch n d"]
     ) -> tuple[Float[Tensor, "*batch h n k"], Float[Tensor, "*batch h n v"]]:
-        """What the layer makes of a memory; it may be kept for later rows of x."""
+        """The keys and values of a memory, which may be kept for later rows of x."""
         expects_shape("memory", memory, ("n", self.key.in_features))
         return self._heads(self.key(memory)), self._heads(self.value(memory))
 
@@ -277,7 +277,7 @@ class CrossAttention(nn.Module):
         key_mask: Bool[Tensor, "*batch n"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "*batch m d"]:
-        """The same with keys and values made before by `keys_values`."""
+        """The same as `forward`, from keys and values that `keys_values` returned."""
         A = self._weights(x, keys, key_mask, causal)
         return self.out((A @ values).transpose(-3, -2).flatten(-2))
 
@@ -308,7 +308,7 @@ class CrossAttention(nn.Module):
         if causal:
             scores = causal_mask(scores)
         weights = scores.softmax(-1)
-        if key_mask is not None:  # a row that sees nothing: 0 and not 0/0
+        if key_mask is not None:  # a row that sees nothing gets 0, not 0/0
             weights = weights.masked_fill(
                 (scores == float("-inf")).all(-1, keepdim=True), 0.0
             )
@@ -366,11 +366,11 @@ def windowed_attention(
     window: int,
     scale: float | None = None,
 ) -> Float[Tensor, "*batch h n v"]:
-    """Attention where row i sees rows i − window + 1, …, i alone. (T-sliding-window)
+    """Attention in which row i sees only rows i − window + 1, …, i. (T-sliding-window)
 
-    Pieces of `window` queries meet their own keys and those of the piece before, so
-    that the cost grows with n·window; in a text of less than two pieces one mask
-    serves. ValueError as for `attention`.
+    Each piece of `window` queries meets its own keys and those of the piece before, so
+    the cost grows with n·window; for a text shorter than two pieces, one mask is
+    enough. ValueError as for `attention`.
     """
     n, w = q.shape[-2], window
     expects_positive(window=window)

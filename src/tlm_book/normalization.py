@@ -33,7 +33,7 @@ class Normalization(nn.Module):
     x: (…, d_model) → the same shape and dtype; half precision is computed in
     float32. A constant row gives b, with a finite gradient; in the mode "none", or
     with eps = 0, it gives NaN. ValueError for another width, an unknown mode or a
-    negative eps; TypeError when x holds no floating point numbers.
+    negative eps; TypeError if x does not hold floating point numbers.
 
     >>> Normalization(5)(torch.tensor([2.0, 4.0, 6.0, 10.0, 13.0])).detach()
     tensor([-1.2500, -0.7500, -0.2500,  0.7500,  1.5000])
@@ -59,7 +59,7 @@ class Normalization(nn.Module):
                 x, self.weight.shape, self.weight, self.bias, self.eps
             )
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        # its gradient is right at σ = 0 too
+        # its gradient is right at σ = 0, too
         sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)
         if self.eps_mode == "outside":
             sigma = sigma + self.eps
@@ -87,8 +87,8 @@ class RMSNorm(nn.Module):
 
     The parameter `weight` (a) starts as ones; no mean is subtracted and no bias is
     added. x: (…, d_model) → the same shape and dtype; half precision is computed in
-    float32. A row of zeros stays one, with a finite gradient unless eps = 0.
-    ValueError for another width or a negative eps; TypeError when x holds no
+    float32. A row of zeros stays zero, with a finite gradient unless eps = 0.
+    ValueError for another width or a negative eps; TypeError if x does not hold
     floating point numbers.
 
     >>> RMSNorm(4)(torch.tensor([3.0, 4.0, 0.0, 0.0])).detach()

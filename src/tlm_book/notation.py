@@ -54,11 +54,11 @@ def to_layout(
 ) -> dict[str, Float[Tensor, "..."]]:
     """The weights W_Q, W_K: (h, d, k), W_V: (h, d, v), W_O: (h·v, d) of one attention
     layer, under the names and in the shapes of another program; biases b_Q, b_K, b_V
-    and b_O where given. The results may share memory with the weights.
+    and b_O if given. The results may share memory with the weights.
 
-    `layout` is one of WEIGHT_LAYOUTS; the layers of PyTorch, GPT-2 and Marian take only
-    k = v = d/h. The inverse of `from_layout`. ValueError for another layout, for a weight
-    that is missing, and for shapes that do not fit.
+    `layout` is one of WEIGHT_LAYOUTS; the layers of PyTorch, GPT-2 and Marian allow
+    only k = v = d/h. The inverse of `from_layout`. ValueError for another layout, for a
+    missing weight, and for shapes that do not fit.
     """
     expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     _expects_heads(weights)
@@ -81,13 +81,12 @@ def to_layout(
 def from_layout(
     state: Mapping[str, Float[Tensor, "..."]], n_heads: int, layout: str
 ) -> dict[str, Float[Tensor, "..."]]:
-    """W_Q, W_K, W_V, W_O, one matrix for each head, and the biases that are there: the
-    inverse of `to_layout`.
+    """W_Q, W_K, W_V, W_O, one matrix for each head, and the biases if there are any:
+    the inverse of `to_layout`.
 
     `state` is the `state_dict()` of one attention layer with `n_heads` heads of queries,
     of keys and of values (in a fused matrix fewer heads of keys look like wider values).
-    ValueError for another layout, for a weight that is missing, and for heads that do
-    not fit.
+    ValueError for another layout, for a missing weight, and for heads that do not fit.
     """
     expects_one_of("layout", layout, tuple(WEIGHT_LAYOUTS))
     expects_positive(n_heads=n_heads)
@@ -138,8 +137,8 @@ def to_columns(
     columns. Head i is X ↦ A X W_v[i]ᵀ W_o[i]ᵀ with the scores X W_q[i]ᵀ W_k[i] Xᵀ, and
     the layer is the sum of its heads.
 
-    The inverse of `from_columns`; biases are left behind, because this form has none.
-    ValueError for a weight that is missing, and for shapes that do not fit.
+    The inverse of `from_columns`; biases are dropped, because this form has none.
+    ValueError for a missing weight, and for shapes that do not fit.
     """
     _expects_heads(weights)
     W_O = weights["W_O"].unflatten(0, (len(weights["W_Q"]), -1))  # (h, v, d)
@@ -151,7 +150,7 @@ def from_columns(
     columns: Mapping[str, Float[Tensor, "_ _ _"]],
 ) -> dict[str, Float[Tensor, "..."]]:
     """W_Q, W_K, W_V, W_O from the matrices that act on columns: the inverse of
-    `to_columns`. ValueError for a weight that is missing.
+    `to_columns`. ValueError for a missing weight.
     """
     for name in ("W_q", "W_k", "W_v", "W_o"):
         expects(name in columns, "columns", f"the names {', '.join(columns)}", name)

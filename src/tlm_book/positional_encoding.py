@@ -51,8 +51,8 @@ class PositionalEncoding(nn.Module):
     in torch's default dtype.
 
     x: (…, n, d_model) → the same shape. ValueError for n = 0, n > max_len or another
-    width, and, at the making, for an unknown kind or a sinusoid of odd width;
-    TypeError when x holds no floating point numbers.
+    width, and, on construction, for an unknown kind or a sinusoid of odd width;
+    TypeError if x does not hold floating point numbers.
 
     >>> PositionalEncoding(max_len=10, d_model=4)(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3, 4])
@@ -126,17 +126,17 @@ def sinusoidal_table(
 class Rotary(nn.Module):
     """Row p of x with each pair of columns turned by ω_i p. (T-rotary-def)
 
-    One serves all heads and blocks: it has no weights. `layout`: "halves" pairs column
-    i with i + d_head/2, "interleaved" column 2i with 2i + 1. `scaling` slows the
-    turning down for long texts. The cosines and sines of the positions 0, …,
+    One serves all heads and blocks, for it has no weights. `layout`: "halves" pairs
+    column i with i + d_head/2, "interleaved" column 2i with 2i + 1. `scaling` slows
+    the turning for long texts. The cosines and sines of the positions 0, …,
     max_len − 1 are computed in float64 and kept in float32 (in float64 after
-    `double()`), whatever the model is rounded to.
+    `double()`), whatever precision the model has.
 
     x: (…, n, d_head) → the same shape and dtype. `at`: the position of the first row,
-    or a slice of n positions, or a tensor of positions, of shape (n,) or any that is
-    broadcast to (…, n). ValueError for an odd d_head, an unknown layout, another width
-    and positions outside 0, …, max_len − 1 (for tensors this is asked on the CPU);
-    TypeError when x holds no floating point numbers.
+    or a slice of n positions, or a tensor of positions, of shape (n,) or any that
+    broadcasts to (…, n). ValueError for an odd d_head, an unknown layout, another width
+    and positions outside 0, …, max_len − 1 (tensors are checked only on the CPU);
+    TypeError if x does not hold floating point numbers.
 
     >>> Rotary(d_head=4, max_len=10)(torch.ones(2, 3, 4), at=7).shape
     torch.Size([2, 3, 4])
@@ -178,7 +178,7 @@ class Rotary(nn.Module):
             a, b = x.chunk(2, -1)
             first = torch.addcmul(a * cos, b, sin, value=-1)
             return torch.cat((first, torch.addcmul(b * cos, a, sin)), -1).to(x.dtype)
-        if torch.compiler.is_compiling():  # which knows no complex numbers
+        if torch.compiler.is_compiling():  # which has no complex numbers
             a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
             turned = torch.stack((a * cos - b * sin, a * sin + b * cos), -1)
         else:
@@ -201,7 +201,7 @@ class Rotary(nn.Module):
         rows = at if isinstance(at, slice) else slice(at, at + n)
         cos, sin = self.cos[rows], self.sin[rows]
         fits = len(cos) == n and (isinstance(at, slice) or at >= 0)
-        if not fits:  # the message is built only when it is needed
+        if not fits:  # build the message only when it is needed
             wants = f"{n} positions from 0 to {self.max_len - 1}"
             expects(False, "at", at, wants)
         return cos, sin
@@ -212,7 +212,7 @@ class Rotary(nn.Module):
         return {"base": self.base, "layout": self.layout, "scaling": scaling}
 
     def _fill(self, like: Float[Tensor, "..."]) -> None:
-        """Make the tables where `like` is, in float64 if it is, else in float32."""
+        """Make the tables on the device of `like`, in its type, at least float32."""
         place = "meta" if like.is_meta else "cpu"
         range_ = partial(torch.arange, dtype=torch.float64, device=place)
         with torch.inference_mode(False):
@@ -227,7 +227,7 @@ class Rotary(nn.Module):
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True
     ) -> "Rotary":
-        """`to`, `double`, `half`, …: the tables move and are not rounded."""
+        """`to`, `double`, `half`, …: the tables move but are not rounded."""
         meta = self.cos.is_meta
         like = fn(self.cos.new_empty(0, device="cpu") if meta else self.cos[:0])
         if meta or torch.promote_types(like.dtype, torch.float32) != self.cos.dtype:
@@ -242,14 +242,14 @@ class Rotary(nn.Module):
 @with_suggestions
 @dataclass(frozen=True)
 class RopeScaling:
-    """How `Rotary` turns more slowly, for texts longer than those of the training.
+    """How `Rotary` turns more slowly, for texts longer than those in training.
     (T-rope-scaling)
 
     `kind`: "linear" (all frequencies divided by `factor`) or "llama3" (only those that
     turn fewer than `low_freq_factor` times within `original_max_len` positions; those
-    that turn more than `high_freq_factor` times stay; smoothly in between). ValueError
-    for another kind, a factor below 1, bounds that are not 0 < low < high; TypeError for
-    what is no number, and for a "llama3" without `original_max_len`.
+    that turn more than `high_freq_factor` times are kept; smoothly in between).
+    ValueError for another kind, a factor below 1, and unless 0 < low < high; TypeError
+    for a factor that is not a number, and for "llama3" without `original_max_len`.
 
     >>> RopeScaling("llama3", 8.0, original_max_len=8192).high_freq_factor
     4.0

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes: weights, operations, seconds, and bytes on each device by
+    """The cost of a run: weights, operations, seconds, and bytes on each device by
     purpose.
     """
 
@@ -61,7 +61,8 @@ class Cost:
 
 
 def kept_per_token(config: Config, activation_checkpointing: bool = False) -> int:
-    """Numbers that a step keeps for the backward pass, for each token. (T-training-memory)
+    """How many numbers a step keeps for the backward pass, for each token.
+    (T-training-memory)
     """
     c = config
     d, f, n = c.d_model, c.d_ff, c.max_len
@@ -72,7 +73,7 @@ def kept_per_token(config: Config, activation_checkpointing: bool = False) -> in
         norms -= d
     heads = 2 * e + 2 * u
     turned = c.pe == "rotary" or c.qk_norm
-    if turned:  # beside what they were before; and the result of attention twice
+    if turned:  # in addition to the old ones; and the result of attention twice
         heads += 2 * e + u
     if c.qk_norm:
         heads += e + u
@@ -100,11 +101,11 @@ def training_cost(
     mfu: float = 0.4,
     activation_checkpointing: bool = False,
 ) -> Cost:
-    """What it takes to train a model on that many tokens, in windows of max_len.
+    """The cost of training a model on that many tokens, in windows of max_len.
     (T-training-cost, T-training-memory)
 
     `peak_matmul_flops` is what one device does in a second at best, `mfu` the share
-    of it that is reached. On each of several devices stand all weights ("ddp") or its
+    of it that is reached. Each of several devices holds all weights ("ddp") or its
     share of them and one gathered block ("fsdp"). ValueError for numbers that make
     no sense.
 
@@ -125,7 +126,7 @@ def training_cost(
         * flops_per_token(config, n)
         * (4 / 3 if activation_checkpointing else 1)
     )
-    rows = batch_size * n / devices  # of the batch, on one device
+    rows = batch_size * n / devices  # rows of the batch on one device
     share = devices if parallel == "fsdp" else 1
     memory = {
         "weights": 4 * P / share,

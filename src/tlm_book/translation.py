@@ -81,7 +81,7 @@ class WordList:
         return [len(SIGNS) + self.words.index(word) for word in found]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The words up to the stop sign; signs are left out."""
+        """The words before the first stop sign, without signs."""
         found = []
         for token in tokens:
             fits, wants = 0 <= token < len(self), f"from 0 to {len(self) - 1}"
@@ -96,7 +96,7 @@ class WordList:
 def padded(
     rows: Sequence[Sequence[int]], padding: int = PADDING
 ) -> Int[Tensor, "batch n"]:
-    """Rows of different lengths as one tensor, filled up with `padding`."""
+    """Rows of different lengths as one tensor, padded on the right with `padding`."""
     n = max(map(len, rows), default=0)
     filled = [[*row, *[padding] * (n - len(row))] for row in rows]
     return torch.tensor(filled, dtype=torch.long).view(len(rows), n)
@@ -110,12 +110,13 @@ def translation_loss(
     source: Int[Tensor, "batch n"],
     target: Int[Tensor, "batch m"],
 ) -> Float[Tensor, ""]:
-    """Mean of −log p over all words and stop signs of the batch; the decoder reads
+    """The mean of −log p over all words and stop signs of the batch; the decoder reads
     `shift(target, START)`. (A-shift-def, M-loss)
 
-    Both are filled up with PADDING behind; `target` is without START, each sentence in
-    it ends with STOP. ValueError for a START in the target, a sentence that does not
-    end with its only STOP, and a different number of sentences; errors of the model.
+    Both are padded on the right with PADDING; `target` is without START, and each
+    sentence in it ends with STOP. ValueError for a START in the target, a sentence that
+    does not end with its only STOP, and different numbers of sentences; errors of the
+    model.
     """
     same, wants = len(source) == len(target), f"as many as source, {len(source)}"
     expects(same, "target", f"{len(target)} sentences", wants)
@@ -157,9 +158,9 @@ def train_translator(
 ) -> Translator:
     """A translator that has learned from these pairs and no others, in evaluation mode.
 
-    `sizes` overrule SIZES and may be any field of `EncoderDecoderConfig`. The same
+    `sizes` override SIZES and may be any fields of `EncoderDecoderConfig`. The same
     arguments give the same translator on the same machine. `device` as in
-    `choose_device`. ValueError for no pairs and for values that describe no model.
+    `choose_device`. ValueError without pairs and for values that describe no model.
     """
     expects(len(pairs) > 0, "pairs", "none", "at least one")
     French, English = (
@@ -174,7 +175,7 @@ def train_translator(
     fields: dict[str, Any] = {**SIZES, "source_vocab_size": len(French), **sizes}
     config = EncoderDecoderConfig(len(English), **fields)
     gpus = range(torch.cuda.device_count())
-    with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay
+    with torch.random.fork_rng(devices=gpus):  # the caller's generators are unchanged
         torch.manual_seed(recipe.seed)
         place = choose_device(device)
         model = EncoderDecoder(config).to(place).train()
@@ -202,7 +203,7 @@ def _descend(
 
 
 class _SideBySide(nn.Module):
-    """The model as the training step calls it: with source and target, which stand side
+    """The model in the form that the training step calls, with source and target side
     by side in one tensor. The source has n columns."""
 
     def __init__(self, model: EncoderDecoder, n: int) -> None:
@@ -217,7 +218,7 @@ class _SideBySide(nn.Module):
 
 
 def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
-    """Without the columns that hold nothing but padding."""
+    """The rows without the columns that hold nothing but padding."""
     return rows[:, : int((rows != PADDING).sum(-1).max())]
 
 
@@ -225,8 +226,8 @@ def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
 
 
 class TranslationReader:
-    """A model that has read its sources and writes: one target token of each at a
-    time. (T-encdec-cache, M-one-token-per-step)
+    """A model that has read its sources and writes one target token of each at a time.
+    (T-encdec-cache, M-one-token-per-step)
     """
 
     @torch.no_grad()
@@ -258,11 +259,11 @@ def greedy_search(
     stop: int = STOP,
     max_new: int | None = None,
 ) -> Int[Tensor, "batch m"]:
-    """The likeliest word each time; a sentence that is over is filled up with `stop`.
+    """The likeliest word at each step; a sentence that is over is padded with `stop`.
     (M-autoregressive-inference)
 
     key_mask: true for real source tokens; None: all. `max_new` words at most, by
-    default and at most the model's max_len. Errors as in the model; IndexError for
+    default the model's max_len and never more. Errors as in the model; IndexError for
     start or stop outside the vocabulary; ValueError for scores that are not finite.
     """
     steps = _expects_search(model, source, start, stop, max_new)
@@ -282,8 +283,8 @@ def beam_translations(
     stop: int = STOP,
     max_new: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source the hypotheses of the highest log P(y) / |y|^length_penalty that
-    a beam of this width finds, the best first. (T-beam)
+    """For each source the hypotheses with the highest log P(y) / |y|^length_penalty
+    that a beam of this width finds, the best first. (T-beam)
 
     length_penalty 0 compares probabilities, 1 means per word (length normalization).
     Errors as in `greedy_search` and `beams`.
@@ -298,7 +299,7 @@ def beam_translations(
 def _expects_search(
     model: nn.Module, source: Tensor, start: int, stop: int, max_new: int | None
 ) -> int:
-    """Check what both searches are given; the number of words to write at most."""
+    """Check the arguments of both searches; returns the largest number of new words."""
     right, got = isinstance(model, EncoderDecoder), type(model).__name__
     expects(right, "model", got, "an EncoderDecoder", TypeError)
     c: Any = model.config
@@ -326,7 +327,7 @@ def translate_all(
 
     ValueError for a sentence that has no word, a word that is not in the list, more
     words than the model's max_len, or a width or penalty out of range; TypeError for
-    what is no text.
+    anything but text.
     """
     expects_several("sentences", sentences, "a list of str", Sequence)
     expects(len(sentences) > 0, "sentences", "none", "at least one")

@@ -35,7 +35,7 @@ __all__ = [
 def words(text: str) -> list[str]:
     """The words of a text, in lower case: runs of letters with their accents.
 
-    TypeError when `text` is no str.
+    TypeError if `text` is not a str.
 
     >>> words("Salt, and salt's cousins.")
     ['salt', 'and', 'salt', 's', 'cousins']
@@ -50,7 +50,7 @@ def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs
     then j = i − 1, i − 2, ….
     (T-skip-gram-pairs)
 
-    ValueError when window < 1; TypeError when it is no whole number.
+    ValueError if window < 1; TypeError if it is not a whole number.
     """
     expects_positive(window=window)
     steps = range(1, min(window, len(tokens) - 1) + 1)
@@ -66,7 +66,7 @@ def sgns_loss(
     """−log σ(⟨e, c⟩) − Σ_j log σ(−⟨e, N[j]⟩) for each pair of a batch.
     (T-sgns-loss)
 
-    ValueError when the widths differ.
+    ValueError if the widths differ.
     """
     shape = tuple(e.shape)
     expects(tuple(c.shape) == shape, "c", f"shape {tuple(c.shape)}", f"{shape}")
@@ -81,7 +81,8 @@ class SkipGram:
 
     window r, negatives k, power α of the noise, subsample threshold τ (None: keep
     all), penalty λ on |e|² + |c|²; words that occur fewer than min_count times are
-    deleted first, so the window reaches over them. The step length falls from lr to 0 in a straight line.
+    deleted first, so the window reaches past them. The step length falls from lr to 0
+    in a straight line.
     """
 
     d_model: int = 32
@@ -118,7 +119,7 @@ class SkipGram:
 @dataclass(frozen=True, eq=False)
 class WordVectors:
     """What `word_vectors` found: word number v has the vectors centre[v] (row of E)
-    and context[v] (row of C), and the share noise[v] among the drawn contexts.
+    and context[v] (row of C), and the share noise[v] of the drawn contexts.
     """
 
     words: tuple[str, ...]
@@ -127,7 +128,7 @@ class WordVectors:
     noise: Float[Tensor, "V"]
 
     def number(self, word: str) -> int:
-        """The number of a word; ValueError when it has none."""
+        """The number of a word; ValueError if it has none."""
         wants = f"one of the {len(self.words)} words of the vocabulary"
         expects(word in self.words, "word", repr(word), wants)
         return self.words.index(word)
@@ -136,8 +137,8 @@ class WordVectors:
         self, word: str, n: int = 5, among: int | None = None
     ) -> list[tuple[str, float]]:
         """The n other words whose centre vectors have the largest cosine with that of
-        `word`, and the cosines; only the `among` most frequent words when that is
-        given. ValueError when the word is unknown or a number is below 1."""
+        `word`, and the cosines; if `among` is given, only from so many of the most
+        frequent words. ValueError if the word is unknown or a number is below 1."""
         v, among = self.number(word), len(self.words) if among is None else among
         expects_positive(n=n, among=among)
         unit = F.normalize(self.centre, dim=1)
@@ -185,11 +186,11 @@ def word_vectors(
     texts: Iterable[str], settings: SkipGram = SkipGram(), *, progress: bool = False
 ) -> WordVectors:
     """Skip-gram with negative sampling, trained with Adam on the CPU; the same texts
-    and settings give the same vectors. Words are numbered by falling count, equal
-    counts by the alphabet.
+    and settings give the same vectors. Words are numbered by falling count, those
+    with equal counts alphabetically.
 
-    TypeError when `texts` is one str; ValueError when fewer than two words are
-    frequent enough, or none has a neighbour.
+    TypeError if `texts` is one str; ValueError if fewer than two words are frequent
+    enough, or if none has a neighbour.
     """
     s = settings
     expects_several("texts", texts, "several texts, such as a list of str")
@@ -199,7 +200,7 @@ def word_vectors(
     number = {word: v for v, (_, word) in enumerate(kept)}
     wants = f"at least 2 that occur {s.min_count} times or more (min_count)"
     expects(len(number) >= 2, "texts", f"{len(number)} words", wants)
-    with torch.device("cpu"):  # also where another device is the default
+    with torch.device("cpu"):  # even if another device is the default
         tokens = [
             torch.tensor([number[word] for word in document if word in number]).long()
             for document in documents

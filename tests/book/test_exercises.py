@@ -190,7 +190,7 @@ def test_a_difference_is_described_without_what_is_wanted():
 
 
 def test_right_answers_in_other_clothes_are_right():
-    """Single precision, truth values of torch, tensors and lists where arrays are put to use, another order of kept tokens."""
+    """Single precision, truth values of torch, tensors and lists where arrays are used, another order of kept tokens."""
     single = torch.tensor([[1.0, 9.0], [8 / 3, 4.0]])
     assert check("encoder_decoder-7", single) and check("encoder_decoder-7", single.numpy())
     assert check("training-5", torch.tensor([11 / 30, 19 / 30])) and check("heads-5", (torch.tensor(77 / 240), torch.tensor(9 / 40)))

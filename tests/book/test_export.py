@@ -161,7 +161,7 @@ def chapter_of(module: str) -> str | None:
 
 @functools.cache
 def place_of(module: str) -> int:
-    """The place of a module in the book: of its chapter; of a module that has none, of the last chapter that it needs."""
+    """The place of a module in the book: that of its chapter or, if it has none, of the last chapter that it needs."""
     chapter = chapter_of(module)
     if chapter:
         return book.chapters().index(chapter)
@@ -187,7 +187,7 @@ def test_imports_follow_the_table_of_contents(module):
 
 
 def circle(start: str) -> list[str] | None:
-    """A way along imports from a module back to itself."""
+    """A path along imports from a module back to itself."""
     ways, seen = [[start]], set()
     for way in ways:  # the list grows while it is read
         for name in taken(FILES[way[-1]]):

@@ -18,7 +18,7 @@ def notebook(*cells):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What is seen of a chapter of these cells on that machine. Kernels are forked, as by `make portable`."""
+    """What is seen of a chapter with these cells on that machine. Kernels are forked, as by `make portable`."""
     monkeypatch.setattr(forked_kernels, "IMPORTED", ["ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "torch"])  # enough here
     forked_kernels.use_forks()
 

@@ -84,7 +84,7 @@ def reachable(pairs, name):
 
 
 def test_the_arrows_left_out_change_nothing():
-    """Along the arrows one comes from each chapter to all that it needs, and without any of them one does not."""
+    """The arrows lead from each chapter to all that it needs, and without any one of them they do not."""
     pairs = teaching.arrows(BOOK)
     for name, chapter in BOOK.items():
         assert set(chapter.needs) <= reachable(pairs, name)

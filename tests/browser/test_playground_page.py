@@ -233,7 +233,7 @@ SIGHT = """(strip) => { const { top, bottom } = strip.getBoundingClientRect();
 
 
 def test_the_strip_follows_who_types(show):
-    """Of a text longer than the strip, its end is in sight where one types; the page itself stays where it is."""
+    """Of a text longer than the strip, its end is in sight while the reader types; the page itself stays where it is."""
     tokenizer = Tokenizer([])
     page = show(playground(model_of(Config.llama(257, **{**SIZES, "max_len": 400})), tokenizer, "a" * 250).to_html(), viewport={"width": 360, "height": 700})
     ready(page, 250)

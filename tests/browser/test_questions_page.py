@@ -257,7 +257,7 @@ PURSE = "Igor and Robert often came to the hut, the mountain and the square. In 
 
 @needs_its_model
 def test_an_answer_ends_with_its_sentence_and_the_next_head_is_named(own):
-    """With the head that found it off, the model tells on after the right answer; a head that is off is not named; another story has all heads."""
+    """With the head that found it switched off, the model goes on after the right answer; a head that is off is not named; a new story has all."""
     told = f"{PURSE}\nWhat was in the purse? The axe.\nWhere was Robert? On the mountain.\n"
     page, picture = own(questions(*small_world.model(), [told, STORIES[0]], file="tiny"), "questions")
     names = []

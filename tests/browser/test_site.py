@@ -468,7 +468,7 @@ def test_each_page_has_its_doors(site, file):
 
 
 def test_links_out_of_the_book_are_listed_once_more(site):
-    """Every address in the text of a page stands on the page of outside links."""
+    """Every address in the text of a page is on the page of outside links."""
     listed = (SITE / "outside_links.html").read_text(encoding="utf-8")
     for file in FILES:
         html = (SITE / f"{file}.html").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Small models for `test_auditing.py`: in each of PLANTED something looks ahead, and it is known where; each of CLEAN only looks as if.
+"""Small models for `test_auditing.py`: in each of PLANTED something looks ahead, and it is known where; each of CLEAN only seems to.
 
-A case makes its model and inputs anew. `module` is the path of the culprit, `cause` a word of the guess, `fault` what is reported.
+A case makes its model and inputs afresh. `module` is the path of the culprit, `cause` a word of the guess, `fault` what is reported.
 """
 
 import math
@@ -93,7 +93,7 @@ class Positions(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to logits through three blocks, one of which may be another."""
+    """Tokens to logits through three blocks, one of which may be of another kind."""
 
     def __init__(self, block: nn.Module | None = None, at: int = 1, positions: nn.Module | None = None, norm: nn.Module | None = None):
         super().__init__()
@@ -272,7 +272,7 @@ class BothMasks(PaddingInstead):
 
 
 class LeastNumber(PaddingInstead):
-    """The least number in the place of −∞: a row that is hidden whole attends to all."""
+    """The least number in place of −∞: a row that is wholly hidden attends to all."""
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = self.qkv(x).chunk(3, -1)
@@ -308,7 +308,7 @@ def centred(y: Tensor) -> Tensor:
 
 
 def crop(y: Tensor, n: int) -> Tensor:
-    """Of a convolution padded on both sides the first n rows."""
+    """The first n rows of a convolution padded on both sides."""
     return y[..., :n]
 
 
@@ -891,7 +891,7 @@ class OneMemory(nn.Module):
 
 
 class InFours(nn.Module):
-    """Sums within blocks of four rows; the last block is filled up behind, or the first in front."""
+    """Sums within blocks of four rows; the last block is padded at its end, or the first at its beginning."""
 
     def __init__(self, front: bool):
         super().__init__()
@@ -922,7 +922,7 @@ class HeadMasks(nn.Module):
 
 
 class Output(dict):
-    """As of a Hugging Face model."""
+    """Like the output of a Hugging Face model."""
 
     past_key_values: Any = None
 
@@ -1020,7 +1020,7 @@ class PlainTable(nn.Module):
 
 
 class OtherKernel(nn.Module):
-    """Rounds otherwise when there is padding, as another kernel does."""
+    """Rounds differently when there is padding, as another kernel does."""
 
     def __init__(self):
         super().__init__()

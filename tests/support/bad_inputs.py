@@ -983,7 +983,7 @@ CASES = [
         training.TrainConfig(batch_size=3), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("folder: got None", "3 processes")),
     Case("train keep nothing", lambda: in_folder(lambda folder: training.train(
         training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), folder=folder, keep=0)), ValueError, ("keep: got 0",)),
-    Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("folder: got '.', which exists",)),
+    Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("out: got '.', which exists",)),
     Case("train_files unknown choice", lambda: in_folder(lambda folder: scaling.train_files(__file__, folder / "m", layer=2)), ValueError, ("choices: got ['layer']",)),
     Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
     Case("save another tokenizer", lambda: save_new(model(), Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
@@ -1261,7 +1261,7 @@ CASES = [
     Case("heads head_scores none", lambda: heads.head_scores(model(), tokens(0, 1)[None][:0]), ValueError, ("texts: got shape (0, 2)", "(copies, n)")),
     Case("heads mean_rows none", lambda: heads.mean_rows(model(), tokens(0, 1)[None][:0]), ValueError, ("texts: got shape (0, 2)", "at least one row")),
     Case("heads head_matrices no such layer", lambda: heads.head_matrices(model(), 1, 0), IndexError, ("layer, head: got (1, 0)", "a layer below 1")),
-    Case("heads train_rhymes folder there", lambda: heads.train_rhymes("."), FileExistsError, ("folder: got", "does not exist yet")),
+    Case("heads train_rhymes folder there", lambda: heads.train_rhymes("."), FileExistsError, ("out: got", "does not exist yet")),
     Case("spec previous_token_score", lambda: s_heads.previous_token_score(rows(1, 1)), ValueError, ("A: got 1 rows", "at least 2")),
     Case("spec duplicate_token_score", lambda: s_heads.duplicate_token_score(rows(2, 2), ids(0, 1)), ValueError, ("t: got no token that comes twice",)),
     Case("spec induction_score", lambda: s_heads.induction_score(rows(2, 2), ids(0, 0, 0)), ValueError, ("t: got shape (3,)", "(2)")),

@@ -36,7 +36,7 @@ def digest(*texts: str) -> str:
 
 
 def sample(mutations: Iterable[Mutation], most: int = SAMPLE) -> list[Mutation]:
-    """Of each chapter the few whose hashes are smallest: always the same, and in no other way chosen."""
+    """For each chapter, the few whose hashes are smallest: always the same, and chosen in no other way."""
     chosen: list[Mutation] = []
     chapters: dict[str, list[Mutation]] = {}
     for mutation in mutations:
@@ -108,7 +108,7 @@ def keys(chapter: str, mutations: Iterable[Mutation]) -> dict[Mutation, str]:
 
 
 def measure(only: Sequence[str]) -> int:
-    """Break what has to be broken, print what no check has noticed; how many that are."""
+    """Break what has to be broken, print what no check has noticed, and return how many those are."""
     mutations = [m for m in all_mutations() if not only or m.chapter in only]
     known: dict[str, str] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     chapters = list(dict.fromkeys(m.chapter for m in mutations))

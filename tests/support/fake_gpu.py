@@ -107,7 +107,7 @@ def as_list(self: Tensor) -> Any:
 
 
 def convert(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """In the place of `nn.Module._apply`, which changes tensors in place, and fake ones cannot be: new ones, ties kept."""
+    """In place of `nn.Module._apply`, which changes tensors in place, as fake ones cannot be: makes new ones and keeps ties."""
     for child in self.children():
         child._apply(fn)
     for tensors in (self._parameters, self._buffers):
@@ -126,7 +126,7 @@ CONVERTED: dict[int, tuple[Tensor, Tensor]] = {}
 
 
 def deepcopy(self: FakeTensor, memo: dict[int, Any]) -> Tensor:
-    """Copies the tensor, and not the mode that it belongs to."""
+    """Copies the tensor, but not the mode that it belongs to."""
     new = self.detach().clone()
     return memo.setdefault(id(self), nn.Parameter(new, self.requires_grad) if isinstance(self, nn.Parameter) else new)
 

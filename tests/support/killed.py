@@ -1,7 +1,7 @@
 """Runs that are killed. A parent that has imported torch forks children, so that fifty starts cost little: `python killed.py JOB …`.
 
 `random N`: kill with SIGKILL at N random moments; `events N`: at N of the moments just before a file is touched (0: at each of them).
-Each run is taken up after every kill until it is complete; its files must then be those of a run that was never killed.
+Each run is resumed after every kill until it is complete; its files must then be those of a run that was never killed.
 """
 
 import os

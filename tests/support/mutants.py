@@ -253,7 +253,7 @@ def put(function: Callable[..., object], mutant: Mutant) -> None:
 
 
 def bound_memory(more: int) -> None:
-    """A loop without end may not take the machine with it. (Where the system does not say how much there is, nothing is bounded.)"""
+    """An endless loop must not bring the machine down. (Where the system does not say how much memory there is, nothing is bounded.)"""
     statm = Path("/proc/self/statm")
     if statm.exists():
         used = int(statm.read_text().split()[0]) * resource.getpagesize()

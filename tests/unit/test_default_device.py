@@ -1,4 +1,4 @@
-"""Another default device than the CPU: what draws from a generator of the CPU, or makes tensors of its own, says where."""
+"""A default device other than the CPU: what draws from a generator on the CPU, or makes tensors of its own, says on which device."""
 
 import pytest
 import torch
@@ -86,7 +86,7 @@ class Around(nn.Sequential):
 
 
 class Table(nn.Sequential):
-    """Of somebody else, on tokens."""
+    """Somebody else's table, on tokens."""
 
 
 def derived(monkeypatch):

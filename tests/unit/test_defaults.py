@@ -1,7 +1,7 @@
 """The specification, called with its defaults, computes the definition: every exported function that has defaults stands here, against a formula written anew.
 
-The formulas below use plain loops and numbers, nothing of the package (but of `kneser_ney`: there the default order is compared with the one
-that it stands for); weights are random, rows short.
+The formulas below use plain loops and numbers, nothing of the package (except for `kneser_ney`, where the default order is compared with the
+one that it stands for); weights are random, rows short.
 """
 
 import importlib

@@ -369,7 +369,7 @@ def rightly_derived() -> list[Kind]:
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_wrong_rule_would_be_caught(name, monkeypatch):
-    """Of what the right rules say, too, the test above has tried all it can: only where the wrong rule says something else is it tried."""
+    """What the right rules say as well, the test above has tried as far as it can; the wrong rule is tried only where it says something else."""
     right = rightly_derived()
     BREAKS[name](monkeypatch)
     for seed, kind in enumerate(right):

@@ -203,7 +203,7 @@ def test_a_distribution_is_without_dropout_and_leaves_the_mode(model):
 
 
 def test_a_text_takes_every_choice_that_is_named(model):
-    """What `complete` says that it takes: all of it works, in both of them."""
+    """All that `complete` says it takes works, in both of them."""
     from tlm_book.inference.text import CHOICES
 
     tokenizer = Tokenizer([(104, 105), (116, 104), (101, 114)])

@@ -42,7 +42,7 @@ def tokenizer():
 
 @pytest.mark.parametrize("write", [facts, company])
 def test_the_simulator_finds_no_fault_in_facts_and_company(write):
-    """Of facts, where they are about people; of things they are told in words that no story uses ("The key was")."""
+    """In facts, where they are about people; those about things are told in words that no story uses ("The key was")."""
     texts = [text for text in (write(random.Random(i)) for i in range(200)) if "he " not in text.split(" was ")[0]]
     assert len(texts) > 80 and all(v.consistent and v.asked > 1 for v in map(proofread, texts))
     if write is company:

@@ -449,7 +449,7 @@ def test_a_whole_folder_works_in_transformers(tmp_path):
 
 
 def test_a_vocabulary_may_be_shorter_than_the_table(tmp_path):
-    """As Qwen's: the further rows stand for no text."""
+    """As in Qwen: the further rows stand for no text."""
     tokenizer = Tokenizer([(104, 105)], pattern=GPT2_PATTERN)
     save_llama(TransformerLM(Config.llama(len(tokenizer), **SIZES)), tmp_path / "m", tokenizer)
     save_llama(TransformerLM(Config.llama(300, **SIZES)), tmp_path / "n")
@@ -476,7 +476,7 @@ def test_the_command_line_reads_a_llama(tmp_path, capsys):
 
 @pytest.mark.parametrize("preset", ["gpt2", "llama"])
 def test_from_train_to_transformers(preset, tmp_path):
-    """As a user goes: `train --preset`, `export`, and the same scores and the same text there."""
+    """A user's way: `train --preset`, `export`, then the same scores and the same text there."""
     (tmp_path / "text.txt").write_text("\f".join(documents()[:4]), encoding="utf-8")
     sizes = ["--steps", "2", "--vocab-size", "270", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "32", "--batch-size", "2", "--device", "cpu"]
     for arguments in (["train", "--data", "text.txt", "--out", "m", "--preset", preset, *sizes], ["export", "--model", "m", "--to", "hf", "--out", "theirs"]):

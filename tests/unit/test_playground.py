@@ -115,7 +115,7 @@ def test_one_file_for_all_pictures(pair):
 
 
 class Told(torch.nn.Module):
-    """A model that writes `answer`, whatever is asked, and that looks where `A` says."""
+    """A model that writes `answer`, whatever is asked, and looks where `A` says."""
 
     def __init__(self, tokenizer, answer, A=None, max_len=60):
         super().__init__()
@@ -141,7 +141,7 @@ def test_an_answer_ends_with_its_sentence_or_its_line(answer, right):
 
 @pytest.mark.parametrize("first, second, off", [((0, 1), (1, 0), ()), ((1, 1), (0, 0), ()), ((0, 1), (1, 0), [(0, 1)])])
 def test_where_the_head_that_found_the_answer_looked(first, second, off):
-    """The weights are those of the row that wrote the answer's longest word, of the head that gave all its places together most; the others look at
+    """The weights are those of the row that wrote the answer's longest word, of the head that gave most to its places together; the others look at
     other words and from other rows.
     """
     tokenizer = Tokenizer.train([" Anna Ben the mill hut was at Where" * 9], 283)

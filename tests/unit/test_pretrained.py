@@ -68,7 +68,7 @@ def label(case: dict) -> str:
 
 
 def stirred(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """In evaluation mode, every weight (also biases and gains) moved at random; the tables of sines are let alone."""
+    """In evaluation mode, every weight (also biases and gains) moved at random; the tables of sines are left alone."""
     chance = torch.Generator().manual_seed(1)
     model = model.to(dtype).eval()
     with torch.no_grad():
@@ -290,7 +290,7 @@ def test_marian_has_the_same_loss_and_gradients(case, tmp_path):
 
 
 def writes(model: EncoderDecoder, source: torch.Tensor, key_mask: torch.Tensor, steps: int) -> torch.Tensor:
-    """Greedy with the cache; nothing is said of an end."""
+    """Greedy with the cache; it does not stop at an end token."""
     state, tokens = model.begin(source, key_mask), [torch.full((len(source),), 12)]
     for _ in range(steps):
         scores, state = model.advance(tokens[-1], state)

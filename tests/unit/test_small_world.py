@@ -333,7 +333,7 @@ def test_every_changed_answer_is_noticed():
 
 
 def test_a_story_without_one_of_its_journeys_contradicts_itself_somewhere():
-    """Most journeys matter: of the stories from which one is taken, the greater part is found out."""
+    """Most journeys matter: of the stories from which one is removed, most are found out."""
     found = tried = 0
     for seed in range(60):
         text = story(seed, 3)

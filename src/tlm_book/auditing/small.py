@@ -22,7 +22,7 @@ __all__ = [
 
 
 def apart(A: Float[Tensor, "..."], B: Float[Tensor, "..."]) -> float:
-    """The largest difference of two entries at the same place."""
+    """The largest difference between two entries at the same place."""
     return float((A - B).detach().abs().max())
 
 
@@ -35,15 +35,15 @@ def drawn(like: Float[Tensor, "..."], seed: int) -> Float[Tensor, "..."]:
 def other_suffix(
     X: Float[Tensor, "n d"], c: int, seed: int = 1000
 ) -> Float[Tensor, "n d"]:
-    """X with random rows in place of the rows after c."""
+    """X with the rows after c replaced by random rows."""
     return torch.cat([X[: c + 1], drawn(X, seed)[c + 1 :]])
 
 
 def failing_cuts(
     T: Callable[..., Tensor], X: Float[Tensor, "n d"], noise: float = 0.0
 ) -> tuple[set[int], set[int]]:
-    """The cuts c at which rows 0, …, c of T(X) change by more than `noise`: when
-    the suffix is replaced, and when it is removed. (T-audit-cuts)
+    """The cuts c at which rows 0, …, c of T(X) change by more than `noise`, first when
+    the suffix is replaced, then when it is removed. (T-audit-cuts)
     """
     base, replaced, removed = T(X), set(), set()
     for c in range(len(X) - 1):
@@ -61,7 +61,7 @@ def failing_cuts(
 def derivative_sizes(
     T: Callable[..., Tensor], X: Float[Tensor, "n d"], seed: int = 0
 ) -> Float[Tensor, "n n"]:
-    """The largest entry of |gᵀ J_ij| for all i and j: n copies of X, one
+    """The largest entry of |gᵀ J_ij| for all i and j, from n copies of X and one
     backward pass. (T-audit-derivative)
     """
     n = len(X)
@@ -76,8 +76,8 @@ def derivative_sizes(
 
 
 def noise_of(T: Callable[..., Tensor], X: Float[Tensor, "n d"]) -> float:
-    """What a change must exceed: 16 times what one unit in the last place of
-    each input does, and 64 units of the largest output. (T-audit-noise)
+    """The bound that a change must exceed: 16 times the effect of one unit in the last
+    place of each input, and 64 units of the largest output. (T-audit-noise)
     """
     base, eps = T(X).detach(), torch.finfo(X.dtype).eps
     shaken = T(X * (1 + eps * drawn(X, 1).sign()))
@@ -96,8 +96,8 @@ def first_culprit(
 ) -> str | None:
     """The path of the first call to return whose output differs for X and Y in
     the rows 0, …, c while its input does not. Each call takes one matrix with a
-    row for each row of X, and returns one. None when there is no such call before
-    the two runs go apart. (T-audit-culprit)
+    row for each row of X, and returns one. None if there is no such call before
+    the two runs diverge. (T-audit-culprit)
     """
 
     def trace(rows: Tensor) -> list[tuple[str, Tensor, Tensor]]:
@@ -118,7 +118,7 @@ def first_culprit(
     for (path, *before), (other, *after) in zip(trace(X), trace(Y)):
         shapes = [(a.shape, b.shape) for a, b in zip(before, after)]
         if path != other or any(a != b for a, b in shapes):
-            return None  # they do not make the same calls
+            return None  # the two runs do not make the same calls
         given, made = (apart(a, b) > noise for a, b in zip(before, after))
         if made and not given:
             return path
@@ -129,9 +129,9 @@ def first_culprit(
 
 
 class SmallReport(NamedTuple):
-    """What `small_audit` found: the cuts at which a replaced and a removed suffix
-    is noticed, the pairs (i, j) with a derivative of row i by the later row j, and
-    the path of the module that was first to be at fault.
+    """What `small_audit` found: the cuts at which a replaced suffix, and those at which
+    a removed one, makes a difference; the pairs (i, j) with a derivative of row i by
+    the later row j; and the path of the first module at fault.
     """
 
     replaced: set[int]
@@ -141,13 +141,13 @@ class SmallReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """True when nothing was found."""
+        """Whether nothing was found."""
         return not (self.replaced or self.removed or self.derivatives)
 
 
 def small_audit(model: nn.Module, X: Float[Tensor, "n d"]) -> SmallReport:
-    """Does row i of model(X) depend on a later row, or on how many there are?
-    `model` takes and returns (…, n, d) rows; it is judged in evaluation mode.
+    """Find out whether row i of model(X) depends on a later row, or on how many there
+    are. `model` takes and returns (…, n, d) rows; it is judged in evaluation mode.
     """
     model, X = copy.deepcopy(model).double().eval(), X.double()
     noise = noise_of(model, X)

@@ -42,8 +42,8 @@ __all__ = [
 
 
 class _Block(nn.Module):
-    """What both blocks have in common: self-attention, feed-forward layer, the place
-    of the normalization."""
+    """What both blocks have in common: self-attention, the feed-forward layer, and
+    where to normalize."""
 
     def __init__(self, c: EncoderDecoderConfig) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class EncoderBlock(_Block):
         return self._feeds_forward(x)
 
 
-# of any number of rows, which the axis _ leaves open
+# for any number of rows, which the axis _ leaves open
 KeysValues = tuple[Float[Tensor, "*batch h _ k"], Float[Tensor, "*batch h _ v"]]
 
 
@@ -127,7 +127,7 @@ class CrossBlock(_Block):
         past: KeysValues | None = None,
     ) -> tuple[Float[Tensor, "*batch m d"], KeysValues]:
         """The rows of y after the block, and all keys and values of self-attention so
-        far. With a `past`, y is one new row."""
+        far. If `past` is given, y is one new row."""
         y, past = self._looks_back(y, past)
         rows = self._reads(self.norm_cross, y)
         heard = self.cross_attention.attend(rows, *memory, key_mask)
@@ -164,8 +164,8 @@ class CrossBlock(_Block):
 
 class State(NamedTuple):
     """What is remembered while a target is written: for each block the keys and values
-    of the memory and of the target so far; which source tokens are visible; how many
-    target tokens have been read.
+    of the memory and of the target so far; which source tokens are visible; and how
+    many target tokens have been read.
     """
 
     memory: list[KeysValues]
@@ -195,13 +195,13 @@ def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
 
 
 class EncoderDecoder(nn.Module):
-    """T(s, t): source tokens (*batch, n) and target tokens (*batch, m) to scores
+    """T(s, t), from source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
 
     key_mask: (*batch, n), true for real source tokens; None: all. ValueError for an
     empty or too long sequence and for batches of different sizes, IndexError for a
-    token outside the vocabulary, TypeError for tokens that are no integers and for a
-    key_mask that is no tensor of torch.bool.
+    token outside the vocabulary, TypeError for tokens that are not integers and for
+    a key_mask that is not a tensor of torch.bool.
     """
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -230,7 +230,7 @@ class EncoderDecoder(nn.Module):
 
     @staticmethod
     def positions(config: EncoderDecoderConfig) -> PositionalEncoding:
-        """The layer that adds the positions of these settings: with `pe_halves` all
+        """The layer that adds the positions of these settings; with `pe_halves`, all
         sines of a row stand before its cosines."""
         c = config
         layer = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
@@ -240,8 +240,8 @@ class EncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Matrices uniform after Glorot, biases 0, tables normal of standard deviation
-        1/√d (scaled embeddings) or 0.02."""
+        """Draw all weights: matrices uniform (Glorot), biases 0, tables normal with
+        standard deviation 1/√d (scaled embeddings) or 0.02."""
         std = self.config.d_model**-0.5 if self.config.embed_scale else 0.02
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
@@ -289,7 +289,7 @@ class EncoderDecoder(nn.Module):
         memory: Float[Tensor, "*batch n d"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
-        """The scores of all target rows, given the memory of as many sequences."""
+        """The scores of all target rows, given the memory of each sequence."""
         _expects_tensors("a tensor of integers", target=target)
         _expects_tensors("a tensor of rows", memory=memory)
         _expects_key_mask(key_mask, tuple(memory.shape[:-1]))
@@ -306,7 +306,7 @@ class EncoderDecoder(nn.Module):
         source: Int[Tensor, "batch n"],
         key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> State:
-        """Read the source once; nothing has been written."""
+        """The state after reading the source, before anything is written."""
         memory = self.encode(source, key_mask)
         got = f"shape {tuple(source.shape)}"
         expects(source.dim() == 2, "source", got, "(batch, n)")
@@ -316,8 +316,8 @@ class EncoderDecoder(nn.Module):
     def advance(
         self, tokens: Int[Tensor, "batch"], state: State
     ) -> tuple[Float[Tensor, "batch V"], State]:
-        """Read one more target token of each sequence: the scores of the next, and the
-        new state."""
+        """The scores after one more target token of each sequence, and the new
+        state."""
         expects_length("tokens", state.length + 1, self.config.max_len)
         _expects_tensors("a tensor of integers", tokens=tokens)
         batch = len(state.memory[0][0])
@@ -366,7 +366,7 @@ class EncoderDecoder(nn.Module):
         return found
 
     def spec_settings(self) -> dict[str, object]:
-        """The settings that the specification needs beside the weights."""
+        """The settings that the specification needs in addition to the weights."""
         names = ("norm", "activation", "eps", "eps_mode", "scale")
         settings = {name: getattr(self.config, name) for name in names}
         return settings | {"embed_scale": None if self.config.embed_scale else 1.0}

@@ -28,8 +28,8 @@ _OF_DECODERS += " qk_norm rope_base rope_layout rope_scaling"
 @with_suggestions
 @dataclass(frozen=True)
 class EncoderDecoderConfig(Settings):
-    """Every choice that makes an encoder–decoder; the defaults are the model of 2017 as
-    Lei Mao writes it. (M-sizes)
+    """Every choice that makes an encoder–decoder; the defaults give the model of 2017
+    in Lei Mao's form. (M-sizes)
 
     vocab_size         tokens of the target
     source_vocab_size  those of the source; None, in all presets: one vocabulary and one
@@ -49,8 +49,8 @@ class EncoderDecoderConfig(Settings):
     dropout            0; 0.1 in Vaswani's
 
     `d_model`, `d_ff`, `n_heads`, `d_head`, `max_len`, `activation`, `qkv_bias` and
-    `scale` are those of `Config`; its other fields keep their defaults: they are for
-    decoders alone. ValueError or TypeError for values that describe no model.
+    `scale` are those of `Config`; its other fields keep their defaults, since they are
+    for decoders alone. ValueError or TypeError for values that describe no model.
     """
 
     norm: str = "post"  # or "pre"
@@ -86,7 +86,7 @@ class EncoderDecoderConfig(Settings):
 
     @classmethod
     def pre_norm(cls, vocab_size: int, **changes: Any) -> "EncoderDecoderConfig":
-        """The form of today: pre-norm, and one more normalization behind each stack."""
+        """Today's form: pre-norm, and one more normalization after each stack."""
         settings: dict[str, Any] = {"norm": "pre", "final_norm": True}
         return cls(vocab_size, **settings | changes)
 

@@ -1,4 +1,4 @@
-"""Going on where one stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
+"""Continuing where reading stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -37,8 +37,8 @@ __all__ = [
 
 
 class CacheSlot(NamedTuple):
-    """Where a step stands: it writes column `columns` of each of the `rows` (one for
-    each text and head of keys) and looks at the first n columns, less the hidden ones.
+    """The place of a step: it writes column `columns` of each of the `rows` (one for
+    each text and key head) and reads the first n columns, except the hidden ones.
     """
 
     rows: slice | Int[Tensor, "heads"]
@@ -48,10 +48,11 @@ class CacheSlot(NamedTuple):
 
 
 class Cache:
-    """Keys and values of one block, with room for R = max_len tokens, or as many as the
-    window holds: (batch·g, 2, R, k), K before V. Token p belongs to column p mod R of
-    the scores. `like` gives device and dtype. With `columns`, there is room for so many
-    at first, for twice as many whenever more are needed. (T-cache, T-cache-size)
+    """Keys and values of one block, with room for R = max_len tokens, or for as many as
+    the window holds: (batch·g, 2, R, k), K before V. Token p belongs to column p mod R
+    of the scores. `like` gives device and dtype. With `columns`, there is room for so
+    many at first, and for twice as many whenever more are needed. (T-cache,
+    T-cache-size)
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Cache:
         self.kept = like.new_zeros(batch * g, 2, at_first, k)
 
     def _reserve(self, n: int) -> None:
-        """At least n columns."""
+        """Make room for at least n columns."""
         old, before = self.kept, self.kept.shape[2]
         if n > before:
             columns = min(self.room, max(n, 2 * before))
@@ -80,8 +81,8 @@ class Cache:
     def fill(
         self, qkv: Float[Tensor, "rows a"], lengths: Sequence[int]
     ) -> Float[Tensor, "rows hk"]:
-        """What the heads see in texts of these lengths from their beginning; keeps
-        keys and values.
+        """The heads' outputs for texts of these lengths, read from their beginning;
+        stores keys and values.
         """
         B, g, r, k = self.shape
         parts = qkv.view(B, -1, g, r + 2, k).movedim(1, 3)  # (B, g, r + 2, n, k)
@@ -105,7 +106,7 @@ class Cache:
     def append(
         self, qkv: Float[Tensor, "B a"], at: CacheSlot
     ) -> Float[Tensor, "B hk"]:
-        """What the heads see in one new row of each text; keeps its key and value."""
+        """The heads' outputs for one new row of each text; stores its key and value."""
         B, g, r, k = self.shape
         self._reserve(at.n)
         Q, new = qkv.view(B * g, r + 2, k).split((r, 2), dim=1)
@@ -118,8 +119,8 @@ class Cache:
         return seen.view(B, g * r * k)
 
     def select(self, texts: Int[Tensor, "b"], n: int) -> None:
-        """Only these texts remain, in this order, with their first n columns; one
-        may come twice.
+        """Keep only these texts, in this order, with their first n columns; one may
+        come twice.
         """
         _, g, r, k = self.shape
         heads = (texts[:, None] * g + torch.arange(g, device=texts.device)).flatten()
@@ -128,8 +129,8 @@ class Cache:
         self.kept[:, :, :n] = old[heads, :, :n]
 
     def slot(self, where: int | Int[Tensor, "B"], n: int) -> CacheSlot:
-        """Where a step stands when the texts have `where` tokens: one number if they
-        all have as many.
+        """The slot of a step when the texts have `where` tokens, an int if all have
+        equally many.
         """
         R, n = self.room, min(n, self.room)
         if isinstance(where, int):
@@ -140,7 +141,8 @@ class Cache:
 
 
 def _expects_texts(texts: Sequence[Int[Tensor, "_"]], config: Config) -> None:
-    """Texts that can be read. On a GPU nobody looks at the tokens: it would be slow."""
+    """Check that the texts can be read. On a GPU the tokens are not checked, which
+    would be slow."""
     expects(texts, "texts", "none", "at least one")
     for text in texts:
         _expects_integers("texts", text)
@@ -152,7 +154,7 @@ def _expects_texts(texts: Sequence[Int[Tensor, "_"]], config: Config) -> None:
 
 
 def _expects_next(token: Int[Tensor, "B"], texts: int, config: Config) -> None:
-    """A token of each text; on a GPU, too, nobody looks which."""
+    """Check that there is a token of each text; on a GPU its number is not checked."""
     if not texts:
         refuse("step", "no texts to go on with", "read(texts) first")
     _expects_integers("token", token)
@@ -175,12 +177,12 @@ def _expects_integers(argument: str, tokens: Int[Tensor, "_"]) -> None:
 
 
 class Recorded:
-    """A step on a GPU, recorded at the first and played again at every later one: its
-    hundred kernels then start together, where starting them one by one takes longer
-    than they do.
+    """A step on a GPU, recorded the first time and replayed every later time: its
+    hundred kernels then start together; starting them one by one takes longer than
+    running them.
 
-    It reads and writes where it did when it was recorded, so token and place are
-    copied there. For caches that stay where they are.
+    It always uses the memory used when it was recorded, so token and place are
+    copied there. For caches that stay where they are in memory.
     """
 
     def __init__(
@@ -191,14 +193,14 @@ class Recorded:
         n: int,
     ) -> None:
         self.token, self.where = token.clone(), where.clone()
-        advance(self.token, self.where, n)  # what happens only once happens here
+        advance(self.token, self.where, n)  # work that is needed only once is done here
         self.graph = torch.cuda.CUDAGraph()
         collecting, device = gc.isenabled(), token.device
         gc.collect()  # an older recording freed during this one would break it
         gc.disable()
         try:
             with torch.cuda.device(device):
-                stream = torch.cuda.Stream()  # of the token's device
+                stream = torch.cuda.Stream()  # on the token's device
                 with torch.cuda.graph(self.graph, stream=stream):
                     self.scores = advance(self.token, self.where, n)
         finally:
@@ -215,18 +217,18 @@ class Recorded:
 
 
 class CachedModel(RowLayers):
-    """A model that goes on reading where it stopped, with keys and values kept.
+    """A model that continues reading where it stopped, with keys and values kept.
     (T-cache)
 
-    Made anew when the model has learned more: some weights are copied. No dropout.
-    `compile`: a step is one compiled graph for 64, 128, … columns, on a GPU recorded. `products`: the form of
-    the products of a step, "auto" for the quickest, found by trying; `weights`:
-    "bfloat16" or "int8" to keep the blocks' matrices in fewer bits (T-fewer-bits).
-    TypeError for a model with other layers than the book's, ValueError for attention
-    without the mask, for hooks and for unknown names. Of a layer it takes the weights,
-    and does not call a subclass's `forward`.
+    Make a new one after further training, since some weights are copied. No dropout.
+    `compile`: a step is one compiled graph for 64, 128, … columns, recorded on a GPU.
+    `products`: the form of the products of a step, "auto" for the quickest, found by
+    trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
+    (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
+    for attention without the mask, for hooks and for unknown names. It uses only a
+    layer's weights; a subclass's `forward` is not called.
 
-    The scores are inference tensors: `clone` those from which gradients are to go on.
+    The scores are inference tensors: `clone` those through which gradients are to flow.
     """
 
     def __init__(
@@ -250,7 +252,7 @@ class CachedModel(RowLayers):
     def read(
         self, texts: Sequence[Int[Tensor, "_"]] | Int[Tensor, "B n"]
     ) -> Float[Tensor, "B V"]:
-        """The scores after whole texts of 1 … max_len tokens each; earlier ones are
+        """The scores after whole texts of 1 … max_len tokens each; earlier texts are
         forgotten.
         """
         texts = list(texts)
@@ -262,7 +264,7 @@ class CachedModel(RowLayers):
                 Cache(self.config, len(texts), self.E, columns) for _ in self.blocks
             ]
             self.recorded.clear()
-        self.lengths = []  # until all has been read
+        self.lengths = []  # until everything has been read
         if not self.compile:
             self.products.prepare(len(texts))
         tokens = pad_sequence(texts, batch_first=True)  # (B, n)
@@ -277,7 +279,7 @@ class CachedModel(RowLayers):
 
     @torch.inference_mode()
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """The scores after one more token of each text; ValueError when one has
+        """The scores after one more token of each text; ValueError if one already has
         max_len tokens, and before `read`. After an error the texts are as before.
         """
         _expects_next(token, len(self.lengths), self.config)
@@ -287,7 +289,7 @@ class CachedModel(RowLayers):
         n = longest + 1
         if self.compile or min(self.lengths) < longest:
             where = torch.tensor(self.lengths, device=token.device)
-        if self.compile:  # few shapes: each is compiled
+        if self.compile:  # few shapes, since each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
         if self.compile and isinstance(where, Tensor) and where.is_cuda:
             if n not in self.recorded:
@@ -331,8 +333,9 @@ class CachedModel(RowLayers):
 
 
 def step_flops(config: Config, n: int) -> int:
-    """Operations of a step that has n rows before and with it, in matrix products:
-    L(4d(h + g)k + 4df + 4nhk) + 2dV with plain layers. (T-step-cost) ValueError for n below 1.
+    """The operations of a step in matrix products, with n rows up to and including its
+    own: L(4d(h + g)k + 4df + 4nhk) + 2dV with plain layers. (T-step-cost) ValueError
+    for n below 1.
 
     >>> step_flops(Config(2, d_model=2, d_ff=3, n_layers=1, n_heads=1), 5)
     104

@@ -35,8 +35,8 @@ Turn = Callable[
 
 
 def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Product:
-    """X ↦ XW + 1b, in the form that is found to be quickest; with `keep`, in the
-    numbers that the layer has.
+    """X ↦ XW + 1b, in the form that turns out to be quickest; with `keep`, in the
+    number type of the layer.
     """
     got = type(layer).__name__
     expects(type(layer) is nn.Linear, "model", f"a layer {got}", "Linear", TypeError)
@@ -45,7 +45,7 @@ def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Produc
 
 
 def _normalizer(layer: nn.Module) -> Rows:
-    """The layer; in one call where torch has one."""
+    """The layer as a function; a single torch call if there is one."""
     if isinstance(layer, Normalization) and layer.eps_mode == "inside":
         a, b, eps = layer.weight.detach(), layer.bias.detach(), layer.eps
         return lambda X: torch.layer_norm(X, a.shape, a, b, eps)
@@ -81,8 +81,8 @@ def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Produ
 
 
 def _turn(layer: MultiHeadAttention) -> Turn | None:
-    """What becomes of queries and keys before they meet: normalized, then rotated by
-    the angles of their positions; None when nothing does.
+    """What is done to queries and keys before their product: normalization, then
+    rotation by the angles of their positions; None if nothing is done.
     """
     if layer.query_norm is None and layer.rotary is None:
         return None
@@ -95,7 +95,7 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
         QK, V = qkv.view(-1, g, r + 2, k).split((r + 1, 1), dim=2)
         if layer.query_norm is not None and layer.key_norm is not None:
             Q, K = layer.query_norm(QK[:, :, :r]), layer.key_norm(QK[:, :, r:])
-            QK = torch.cat((scale * Q, K), dim=2)  # the norm undoes a scale
+            QK = torch.cat((scale * Q, K), dim=2)  # the norm would undo a scale in W_Q
         if layer.rotary is not None:
             QK = layer.rotary(QK.movedim(0, 2), at).movedim(2, 0)
         return torch.cat((QK, V), dim=2).flatten(1)
@@ -104,7 +104,7 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
 
 
 def _mlp(layer: nn.Module, products: Products) -> Rows:
-    """The feed-forward layer, with products in the form that is quickest."""
+    """The feed-forward layer as a function, with products in the quickest form."""
     if isinstance(layer, FeedForward | GatedFeedForward):
         f, up, down = (
             GATE_ACTIVATIONS[layer.activation],
@@ -122,8 +122,8 @@ def _mlp(layer: nn.Module, products: Products) -> Rows:
 
 
 def _experts(layer: MixtureOfExperts) -> Rows:
-    """The layer; in a compiled graph each row takes its experts' matrices, for there
-    the number of rows that an expert gets must not depend on the numbers.
+    """The layer as a function; in a compiled graph each row has its experts'
+    matrices, since shapes there must not depend on data.
     """
     f = GATE_ACTIVATIONS[layer.activation]
 
@@ -138,8 +138,8 @@ def _experts(layer: MixtureOfExperts) -> Rows:
 
 
 class _Block:
-    """A decoder block on some rows: `attend` takes their (cQ, K, V) to what the
-    heads see.
+    """A decoder block on some rows: `attend` maps their (cQ, K, V) to the outputs of
+    the heads.
     """
 
     def __init__(self, block: DecoderBlock, products: Products) -> None:
@@ -175,13 +175,14 @@ class _Block:
 
 
 def expects_model(model: TransformerLM) -> None:
-    """The model is one of this book; TypeError otherwise."""
+    """Check that the model is one of this book; TypeError otherwise."""
     right, got = isinstance(model, TransformerLM), type(model).__name__
     expects(right, "model", got, "a TransformerLM", TypeError)
 
 
 def _expects_no_hooks(model: TransformerLM) -> None:
-    """No module has a forward hook, which would not be called; ValueError otherwise."""
+    """Check that no module has a forward hook, which would not be called; ValueError
+    otherwise."""
     wants = "none: here layers are not called (run_with_hooks calls them)"
     for name, part in model.named_modules():
         if part._forward_hooks or part._forward_pre_hooks:
@@ -189,9 +190,9 @@ def _expects_no_hooks(model: TransformerLM) -> None:
 
 
 class RowLayers:
-    """The model's layers, made ready to read row by row; `attends` holds what becomes
-    of (cQ, K, V), block by block. Of the layers it takes the weights: their `forward`
-    is not called, nor are hooks.
+    """The model's layers, made ready to read row by row; `attends` holds what is done
+    to (cQ, K, V), block by block. It uses only the layers' weights: neither their
+    `forward` nor hooks are called.
     """
 
     def __init__(self, model: TransformerLM, products: Products) -> None:

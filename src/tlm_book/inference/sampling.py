@@ -58,7 +58,7 @@ def cut_tail(
         sorted_p[..., k:] = 0
         if top_p is not None:
             mass = sorted_p.cumsum(-1)
-            before = F.pad(mass[..., :-1], (1, 0))  # of all tokens that stand before
+            before = F.pad(mass[..., :-1], (1, 0))  # the mass of all tokens before
             sorted_p[before >= top_p * mass[..., -1:]] = 0
         p = torch.zeros_like(p).scatter(-1, order, sorted_p)
     if min_p is not None:
@@ -71,7 +71,7 @@ def cut_tail(
 class Sampler:
     """How the next token is chosen, in this order. (T-choices)
 
-    repetition_penalty  θ > 0: for scores of tokens that the text holds
+    repetition_penalty  θ > 0, for the scores of tokens in the text
     temperature         0 takes the likeliest token; τ > 0 draws from softmax(z / τ)
     top_k, top_p, min_p what is cut off before drawing; None: nothing
 
@@ -96,8 +96,8 @@ class Sampler:
     def scores(
         self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
     ) -> Float[Tensor, "B V"]:
-        """The scores after the penalty; `seen` is true for tokens of the text, None
-        where nobody asks for a penalty. (T-repetition-penalty)
+        """The scores after the penalty; `seen` is true for tokens of the text, None if
+        there is no penalty. (T-repetition-penalty)
         """
         theta = self.repetition_penalty
         if theta == 1 or seen is None:
@@ -117,8 +117,8 @@ class Sampler:
         seen: Bool[Tensor, "B V"] | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B"]:
-        """One token for each row of scores; ValueError for a row of NaN, +∞ or
-        nothing but −∞, and for scores that are no rows.
+        """One token for each row of scores; ValueError for a row with NaN or +∞, or
+        with nothing but −∞, and for scores that are not rows.
         """
         if z.dim() != 2:
             refuse("z", f"shape {tuple(z.shape)}", "(B, V)")
@@ -136,7 +136,7 @@ class Sampler:
 def expects_cuts(
     top_k: int | None, top_p: float | None, min_p: float | None
 ) -> None:
-    """Each is None or a number in its range: top_k ≥ 1, 0 < top_p ≤ 1 and
+    """Check that each is None or a number in its range: top_k ≥ 1, 0 < top_p ≤ 1 and
     0 ≤ min_p ≤ 1. TypeError or ValueError otherwise.
     """
     if top_k is not None:
@@ -149,7 +149,7 @@ def expects_cuts(
 
 
 def expects_finite(best: Float[Tensor, "..."]) -> None:
-    """The highest score of each text is a number; ValueError for NaN, +∞ and −∞."""
+    """Check that the highest score of each text is finite; ValueError otherwise."""
     fine = all(map(math.isfinite, best.flatten().tolist()))
     wants = "a model whose weights are finite"
     expects(fine, "model", "scores that are NaN or +∞", wants)
@@ -164,7 +164,7 @@ def window(
     """What the model reads: the start marker, if any, then the tokens; of too many
     tokens, the last ones that fit. (T-window)
 
-    ValueError when max_len < 1; TypeError when it is no whole number.
+    ValueError if max_len < 1; TypeError if it is not a whole number.
     """
     expects_positive(max_len=max_len)
     if start is None:
@@ -185,8 +185,8 @@ def distribution(
     `window(tokens)`. (T-next-token)
 
     Without dropout, whatever the model's mode. ValueError unless τ is finite and > 0,
-    when there is nothing to read, and when a score is NaN; TypeError for tokens that
-    are no tensor.
+    if there is nothing to read, and if a score is NaN; TypeError for tokens that are
+    not a tensor.
     """
     expects_numbers(temperature=temperature)
     fine = 0 < temperature < math.inf
@@ -211,7 +211,7 @@ def last_scores(
 def _without_dropout(
     model: TransformerLM, tokens: Int[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n V"]:
-    """model(tokens) in evaluation mode; afterwards the model's mode is as before."""
+    """model(tokens) in evaluation mode; the model's mode afterwards is as before."""
     if not model.training:
         return model(tokens)
     model.eval()
@@ -224,6 +224,6 @@ def _without_dropout(
 def _tempered(
     z: Float[Tensor, "*batch V"], temperature: float
 ) -> Float[Tensor, "*batch V"]:
-    """softmax(z / τ), from scores of at most 0, so that no τ is too small."""
+    """softmax(z / τ), from scores shifted to at most 0, so that no τ is too small."""
     z = z - z.amax(-1, keepdim=True)
     return (z / temperature).softmax(-1)

@@ -41,9 +41,9 @@ def write(
     """The new tokens of all texts, step by step, until each text is over. (T-sampling,
     T-stop)
 
-    z are the scores after the texts, `step` takes one token of each to the next
+    z are the scores after the texts; `step` maps one token of each to the next
     scores. A text that is over repeats its last token. `seen` is true for tokens of
-    the text and kept up to date. Errors as in `Sampler.draw`.
+    the text and is kept up to date. Errors as in `Sampler.draw`.
     """
     ends = torch.tensor(stop, dtype=torch.long, device=z.device)
     over = torch.zeros(len(z), dtype=torch.bool, device=z.device)
@@ -61,8 +61,8 @@ def write(
 
 
 class TextReader:
-    """A model and the texts that it reads: from the cache while they fit, through the
-    window when they no longer do. (T-window, T-overflow)
+    """A model and the texts that it reads: from the cache as long as they fit, then
+    through the window. (T-window, T-overflow)
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TextReader:
         self.new: list[Tensor] = []  # one token of each text
 
     def read(self) -> Float[Tensor, "B V"]:
-        """The scores after the texts as they stand, all rows computed anew."""
+        """The scores after the texts as they are now, with all rows computed anew."""
         M, start = self.model.config.max_len, self.start
         none = self.texts[0].new_zeros(len(self.texts), 0)
         added = torch.stack(self.new, 1) if self.new else none
@@ -107,7 +107,7 @@ class Hypothesis(NamedTuple):
 
 @runtime_checkable
 class Reader(Protocol):
-    """Texts that are read side by side, one more token of each at a time."""
+    """A reader of several texts side by side, one more token of each at a time."""
 
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """The scores after one more token of each text."""
@@ -128,8 +128,8 @@ def beams(
     """For each text at most `width` continuations by at most n_new tokens, the best
     first; z are the scores after the texts. (T-beam-text)
 
-    value = log P / |y|^length_penalty. ValueError for a width or n_new below 1, a
-    length_penalty that is negative or not finite, and scores that are not finite.
+    value = log P / |y|^length_penalty. ValueError for a width or n_new below 1, for a
+    length_penalty that is negative or not finite, and for scores that are not finite.
     """
     expects_positive(width=width, n_new=n_new)
     fine = 0 <= length_penalty < math.inf
@@ -144,7 +144,7 @@ def beams(
         expects_finite(z.amax(-1))
         gain = z.double().log_softmax(-1).view(B, -1, V)
         gain[over] = -math.inf
-        gain[over, 0] = 0  # what is over stays as it is: one candidate
+        gain[over, 0] = 0  # a hypothesis that is over stays as it is: one candidate
         log_p = (log_p[..., None] + gain).flatten(1)
         length = (length + ~over).repeat_interleave(V, 1)
         value = log_p / length**length_penalty
@@ -161,7 +161,7 @@ def beams(
         done = over[:, :1] & (value[:, :1] >= bound).all(1, keepdim=True)
         if bool(done.all()) or step == n_new - 1:
             break
-        over = over | done  # such a beam stays as it is
+        over = over | done  # a beam that is done stays as it is
         reader.select((first * gain.shape[1] + parent).flatten())
         z = reader.step(token.flatten())
     return [

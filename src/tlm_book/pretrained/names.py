@@ -45,9 +45,9 @@ lm_head.weight      unembedding.weight
 
 
 class Pair(NamedTuple):
-    """A tensor's name in the file, its name in the model, and how its numbers lie:
-    "" the same, "T" transposed, "row" a row (1, V) in the file for V numbers, "1+" the
-    model's is 1 more; and which part of the model's tensor it is, None for all of it.
+    """A tensor's name in the file, its name in the model, and its layout in the file:
+    "" the same, "T" transposed, "row" a row (1, V) for V numbers, "1+" if the model's
+    is 1 more; and which part of the model's tensor it is, None for all of it.
     """
 
     theirs: str
@@ -62,7 +62,7 @@ def pairs(
     parts: Mapping[str, slice] | None = None,
     n_experts: int = 0,
 ) -> list[Pair]:
-    """The lines of such a table, for a model of n_layers blocks, each of n_experts.
+    """The pairs that a table of names lists, for n_layers blocks of n_experts each.
     `parts` says which rows of the model's tensor the letters in the last column mean.
 
     >>> pairs("h.#.ln.* blocks.#.norm.* T", 1)[0]
@@ -84,7 +84,7 @@ def pairs(
 
 
 def turned(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turned"]:
-    """A tensor of the file as the model keeps it; biases have nothing to transpose."""
+    """A tensor of the file in the model's layout; biases are never transposed."""
     if layout == "row":
         return w.reshape(w.shape[-1:])
     if layout == "1+":
@@ -102,7 +102,7 @@ def turned_back(w: Float[Tensor, "*shape"], layout: str) -> Float[Tensor, "*turn
 def joined(
     parts: Sequence[Float[Tensor, "..."]], part: int | slice | None
 ) -> Float[Tensor, "..."]:
-    """The tensor that has these parts: rows one below the other, experts stacked."""
+    """The tensor made of these parts: rows concatenated, experts stacked."""
     if part is None:
         return parts[0]
     return (
@@ -113,7 +113,7 @@ def joined(
 def to_model(
     tensors: Mapping[str, Tensor], named: Sequence[Pair]
 ) -> dict[str, Tensor]:
-    """The tensors of a file as the model names and keeps them."""
+    """The tensors of a file, with the model's names and layouts."""
     found: dict[str, list[Tensor]] = {}
     for theirs, ours, layout, _ in named:
         found.setdefault(ours, []).append(turned(tensors[theirs], layout))
@@ -122,7 +122,7 @@ def to_model(
 
 
 def to_file(state: Mapping[str, Tensor], named: Sequence[Pair]) -> dict[str, Tensor]:
-    """The weights of a model as the file names and keeps them: the inverse of
+    """The weights of a model, with the file's names and layouts: the inverse of
     `to_model`.
     """
     return {

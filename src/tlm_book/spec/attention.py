@@ -25,10 +25,10 @@ def attention_pattern(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """softmax(◺(c QKᵀ)) row by row, c = 1/√k unless `scale` says otherwise; without
-    ◺ when not causal.
+    """softmax(◺(c QKᵀ)) row by row, with c = 1/√k unless `scale` is given, and without
+    ◺ unless `causal`.
 
-    ValueError when the widths of Q and K differ, and without a key.
+    ValueError if the widths of Q and K differ, or if there is no key.
 
     >>> attention_pattern(np.zeros((2, 1)), np.ones((2, 1))).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
@@ -50,8 +50,8 @@ def attention(
     """Each row of the result is an average of the rows of V, weighted by
     `attention_pattern(Q, K)`. (A-def-4.1)
 
-    ValueError when the widths of Q and K, or the numbers of keys and values, differ,
-    and without a key.
+    ValueError if the widths of Q and K, or the numbers of keys and values, differ,
+    or if there is no key.
     """
     return attention_pattern(Q, K, causal, scale) @ V
 

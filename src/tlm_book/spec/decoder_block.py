@@ -82,12 +82,12 @@ def decoder_block(
     `w` holds the weights of the four layers: w["N_ca"], w["CA"], w["N_ff"], w["FF"].
     norm="post" puts each N after its sum, "none" leaves both out.
     variant="parallel": X + CA(N_ca(X)) + FF(N_ff(X)); variant="simplified": X +
-    FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants take norm
-    "pre" or "none". norm_kind="rms" takes RMS norm, whose ε stands inside whatever
-    `eps_mode` says; `feed_forward` is "plain", "gated" or "experts", of which each
-    row uses `n_experts_used`. (T-block-2020) Each head sees `window` rows, and turns
-    queries and keys as `rotary` says: "base", "layout" and "scaling". ValueError for
-    another choice, and for an X of another width than the weights.
+    FF(N_ff(X + CA(N_ca(X)))) (W-idea-simplified-block). Both variants allow norm
+    "pre" or "none". norm_kind="rms" takes RMS norm, whose ε is inside the root
+    whatever `eps_mode` is; `feed_forward` is "plain", "gated" or "experts", of which
+    each row uses `n_experts_used`. (T-block-2020) Each row sees `window` rows; `rotary`
+    holds the "base", "layout" and "scaling" with which queries and keys are turned.
+    ValueError for another choice, and for an X of another width than the weights.
     """
     expects_one_of("norm", norm, NORMS)
     expects_one_of("norm_kind", norm_kind, NORM_KINDS)

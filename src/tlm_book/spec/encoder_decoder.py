@@ -41,8 +41,8 @@ def encoder_block(
     """Z_4 = LN(Z_2 + FF(Z_2)) with Z_2 = LN(X + MultiHead(X, X, X)).
     (A-encoder-block, M-encoder-stack)
 
-    `w` holds w["SA"], w["N_sa"], w["FF"], w["N_ff"]. norm="pre" normalizes what each
-    layer reads instead. ValueError for another choice or shapes that do not fit.
+    `w` holds w["SA"], w["N_sa"], w["FF"], w["N_ff"]. norm="pre" instead normalizes what
+    each layer reads. ValueError for another choice or shapes that do not fit.
     """
     expects_one_of("norm", norm, ("post", "pre"))
     MultiHead = lambda X: multi_head_attention(X, X, X, **w["SA"], scale=scale)
@@ -87,7 +87,7 @@ def cross_block(
     feed-forward layer. (A-decoder-block, M-decoder-stack)
 
     `w` holds w["SA"], w["N_sa"], w["CA"], w["N_ca"], w["FF"], w["N_ff"]. norm="pre"
-    normalizes what each layer reads instead; the memory is read as it is. ValueError
+    instead normalizes what each layer reads; the memory is read as it is. ValueError
     for another choice or shapes that do not fit.
     """
     expects_one_of("norm", norm, ("post", "pre"))
@@ -137,8 +137,8 @@ def encoder_decoder(
 
     `w` holds E_s, E_t, P (None: no positions), the lists "encoder" and "decoder" of
     blocks, U, u, and N_encoder, N_decoder (None: no last normalization). c is
-    `embed_scale`, √d when it is None; the other settings as in `encoder_block`, for
-    the last normalizations too. IndexError for a token outside the vocabulary;
+    `embed_scale`, √d when it is None; the other settings as in `encoder_block`, also
+    for the last normalizations. IndexError for a token outside the vocabulary;
     ValueError for an empty or too long sequence.
     """
     inside: dict[str, Any] = {"eps": eps, "eps_mode": eps_mode}

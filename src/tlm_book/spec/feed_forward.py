@@ -44,7 +44,7 @@ def relu(x: Entries) -> Entries:
 
 @shaped
 def gelu(x: Entries) -> Entries:
-    """x Φ(x), Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)"""
+    """x Φ(x), with Φ(x) the chance that a standard normal number is ≤ x. (T-gelu)"""
     return x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2
 
 
@@ -109,7 +109,7 @@ def gated_feed_forward(
     b_1: Float[np.ndarray, "f"] | None = None,
     b_2: Float[np.ndarray, "d"] | None = None,
 ) -> Float[np.ndarray, "n d"]:
-    """(φ(XW_G) ⊙ XW_1) W_2 with φ = `activation`, biases added where they are given.
+    """(φ(XW_G) ⊙ XW_1) W_2 with φ = `activation`, plus biases if they are given.
     (T-gated-ff)
 
     ValueError for weights whose shapes do not fit, and for an activation that is not
@@ -125,7 +125,7 @@ def gated_feed_forward(
 
 @shaped
 def chosen_experts(R: Float[np.ndarray, "n E"], k: int) -> Bool[np.ndarray, "n E"]:
-    """True at the k largest entries of each row of R; of equal ones the first count.
+    """True at the k largest entries of each row of R; of equal ones, at the first.
     (T-moe-def)
 
     ValueError unless 1 ≤ k ≤ E.
@@ -161,8 +161,8 @@ def mixture_of_experts(
     """Σ_e G[:, e] ⊙ FF_e(X) with the weights G = expert_weights(XW_R, k) and gated
     layers FF_e. (T-moe-def)
 
-    `experts` holds W_G, W_1, W_2 of each. ValueError when W_R has not a column for
-    each expert, and unless 1 ≤ k ≤ E.
+    `experts` holds W_G, W_1, W_2 of each. ValueError unless W_R has a column for
+    each expert and 1 ≤ k ≤ E.
     """
     n_experts = W_R.shape[1]
     fits = len(experts) == n_experts
@@ -174,7 +174,7 @@ def mixture_of_experts(
 
 @shaped
 def load_balancing_loss(R: Float[np.ndarray, "n E"], k: int = 1) -> float:
-    """E Σ_e f_e P_e: f_e the share of the n·k choices that fall on expert e, P_e the
+    """E Σ_e f_e P_e: f_e is the share of the n·k choices that fall on expert e, P_e the
     mean over the rows of softmax(R)[:, e]. (T-load-balancing)
     """
     f = chosen_experts(R, k).mean(axis=0) / k

@@ -67,7 +67,7 @@ def standardize_jacobian(
     wanted = "a number > 0: without it there is no derivative at a constant row"
     expects(eps > 0, "eps", eps, wanted)
     d = len(x)
-    u = x - x[0]  # in floating point, too, 0 for a constant row
+    u = x - x[0]  # in floating point, too, exactly 0 for a constant row
     u = u - u.mean()
     sigma = np.sqrt(np.mean(u**2))
     s = sigma + eps if eps_mode == "outside" else np.sqrt(sigma**2 + eps)
@@ -80,7 +80,7 @@ def standardize_jacobian(
 def central_difference(
     f: Callable[..., Any], x: Float[np.ndarray, "d"], h: float = 1e-5
 ) -> Float[np.ndarray, "..."]:
-    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; real f: a row.
+    """The matrix of ∂f_i/∂x_j by (f(x + h e_j) − f(x − h e_j)) / 2h; a row for real f.
 
     >>> central_difference(lambda x: x[0] * x[1], np.array([2.0, 3.0])).round(6)
     array([3., 2.])
@@ -159,7 +159,7 @@ def feed_forward_backward(
     b_2: Float[Array, "d"],
     activation: str = "relu",
 ) -> tuple[Float[Array, "n d"], dict[str, Array]]:
-    """X̄ and the derivatives by the weights, under their names, for Y = φ(XW_1 +
+    """X̄ and the derivatives with respect to the weights, by name, for Y = φ(XW_1 +
     1b_1)W_2 + 1b_2. (T-backward-linear, T-backward-rowwise)
     """
     Z = X @ W_1 + b_1
@@ -178,7 +178,7 @@ def attention_backward(
     causal: bool = True,
     scale: float | None = None,
 ) -> tuple[Float[Array, "n k"], Float[Array, "m k"], Float[Array, "m v"]]:
-    """Q̄, K̄, V̄ for O = softmax(◺(c QKᵀ))V, c = 1/√k unless `scale` says otherwise.
+    """Q̄, K̄, V̄ for O = softmax(◺(c QKᵀ))V, with c = 1/√k unless `scale` is given.
     (T-backward-attention)
 
     ValueError for shapes that do not fit.

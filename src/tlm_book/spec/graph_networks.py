@@ -39,8 +39,8 @@ __all__ = [
 def vertex_sets(
     graph: nx.DiGraph,
 ) -> tuple[set[Hashable], set[Hashable], set[Hashable]]:
-    """(I, H, O): vertices without incoming edge, the rest, those without outgoing
-    edge. (B-dag)
+    """(I, H, O): the vertices without incoming edges, the rest, and those without
+    outgoing edges. (B-dag)
 
     TypeError for anything but a directed graph without parallel edges; ValueError for
     an empty graph, a cycle or an isolated vertex.
@@ -71,15 +71,15 @@ def _real(number: object) -> bool:
 class Network:
     """A feed-forward network on a directed acyclic graph. (B-ann-def)
 
-    graph        an edge carries its weight "w", a vertex that is no input its bias "b"
-    inputs       the vertices without incoming edge, in the order of x_0, x_1, …
-    outputs      the vertices without outgoing edge, in their order
-    activations  {hidden vertex: function of one number}, for exactly those
+    graph        an edge has its weight "w", a vertex other than an input its bias "b"
+    inputs       the vertices without incoming edges, in the order of x_0, x_1, …
+    outputs      the vertices without outgoing edges, in their order
+    activations  {vertex: function of one number}, for exactly the hidden vertices
 
-    The network keeps a copy of the graph to which nothing can be added. ValueError when
-    the graph has a cycle or an isolated vertex, when a weight or bias is missing or no
-    finite real number, or when inputs, outputs or activations name other vertices;
-    TypeError for another graph than a DiGraph, or an activation that is no function.
+    The network keeps a copy of the graph to which nothing can be added. ValueError if
+    the graph has a cycle or an isolated vertex, if a weight or bias is missing or not a
+    finite real number, or if inputs, outputs or activations name other vertices;
+    TypeError for another graph than a DiGraph, or an activation that is not a function.
     """
 
     graph: nx.DiGraph
@@ -113,8 +113,8 @@ def preactivations(
     """{v: z_v} with z_v = x_j at input j and z_v = b_v + Σ w_(u,v) a_u elsewhere;
     a_u is σ_u(z_u) at a hidden u and x_j at an input.
 
-    (B-input-preactivation, B-preactivation, B-activation) ValueError when x has not
-    one entry for each input.
+    (B-input-preactivation, B-preactivation, B-activation) ValueError unless x has one
+    entry for each input.
     """
     expects_shape("x", x, (len(network.inputs),))
     given = dict(zip(network.inputs, x.tolist()))
@@ -149,7 +149,7 @@ def network_function(
 def _expects_layers(
     weights: Sequence[np.ndarray], biases: Sequence[np.ndarray]
 ) -> None:
-    """A matrix or more that follow one another, and one bias for each."""
+    """Check that there are matrices that fit one after another, and a bias for each."""
     expects(len(weights) > 0, "weights", "none", "at least one matrix")
     same = len(weights) == len(biases)
     expects(same, "biases", len(biases), f"one for each of {len(weights)} matrices")
@@ -169,7 +169,7 @@ def mlp(
     """z⁽ᴸ⁾ with z⁽ˡ⁾ = a⁽ˡ⁻¹⁾ W⁽ˡ⁾ + b⁽ˡ⁾, a⁽⁰⁾ = x, a⁽ˡ⁾ = σ(z⁽ˡ⁾): affine maps with
     activations between them. (B-mlp-preact, B-mlp-act, B-mlp-function)
 
-    X is one row or a matrix of rows. ValueError when there is no weight matrix, not
+    X is one row or a matrix of rows. ValueError if there is no weight matrix, not
     one bias for each, or a shape that does not fit.
 
     >>> mlp(np.array([-1.0]), [np.array([[1.0]])], [np.array([0.0])])
@@ -223,7 +223,7 @@ def without_biases(
 ) -> list[Float[np.ndarray, "_ _"]]:
     """Matrices W̃ of a network with all biases 0 and m̃(x, 1) = m(x). (B-bias-trick)
 
-    ValueError when activation(w0) is 0 or not finite and there is more than one matrix;
+    ValueError if activation(w0) is 0 or not finite and there is more than one matrix,
     and as in `mlp`.
     """
     _expects_layers(weights, biases)

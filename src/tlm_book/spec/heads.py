@@ -19,7 +19,7 @@ __all__ = [
 def previous_token_score(A: Float[np.ndarray, "n n"]) -> float:
     """The mean of A[i, i−1] over i = 1, …, n−1. (T-head-scores)
 
-    ValueError when n < 2.
+    ValueError if n < 2.
     """
     n = len(A)
     expects(n >= 2, "A", f"{n} rows", "at least 2")
@@ -33,7 +33,7 @@ def duplicate_token_score(
     """The mean, over rows i whose token came before, of Σ A[i, j + shift] over all
     j < i with t[j] = t[i]. (T-head-scores)
 
-    ValueError when no token comes twice, or when t has another length than A.
+    ValueError if no token comes twice, or if t has another length than A.
     """
     earlier = [[j for j in range(i) if t[j] == t[i]] for i in range(len(t))]
     sums = [sum(A[i, j + shift] for j in E) for i, E in enumerate(earlier) if E]
@@ -43,5 +43,5 @@ def duplicate_token_score(
 
 @shaped
 def induction_score(A: Float[np.ndarray, "n n"], t: Int[np.ndarray, "n"]) -> float:
-    """The same for the places after those j: Σ A[i, j+1]. (T-head-scores)"""
+    """The same mean for the places after these j: Σ A[i, j+1]. (T-head-scores)"""
     return duplicate_token_score(A, t, shift=1)

@@ -53,7 +53,7 @@ def next_distribution(
     """P(· | x): the last row of T((start, x_0, …, x_{n−1})), or of T(x) for a model
     without start marker (None), through softmax at the temperature. (T-next-token)
 
-    ValueError when there is nothing to read; errors of T for more rows than M.
+    ValueError if there is nothing to read; errors of T for more rows than M.
     """
     nothing = start is None and len(x) == 0
     expects(not nothing, "x", "no tokens", "at least 1, or a start marker")
@@ -75,7 +75,7 @@ def greedy(
     """x continued by at most n_new tokens, each the likeliest given all before it; of
     equals the one with the smallest number. (T-greedy)
 
-    A new token in `stop` is the last. ValueError for n_new below 0.
+    A new token in `stop` is the last one. ValueError for n_new below 0.
     """
     expects(n_new >= 0, "n_new", n_new, "a number ≥ 0")
     new: list[int] = []
@@ -88,7 +88,7 @@ def greedy(
 @shaped
 def quantile(p: Float[np.ndarray, "V"], u: float) -> int:
     """The smallest j with u < p_0 + … + p_j, for 0 ≤ u < 1: token j for a share p_j
-    of all u. (T-quantile) ValueError for another u.
+    of all u. (T-quantile) ValueError for other u.
 
     >>> [quantile(np.array([0.5, 0.0, 0.5]), u) for u in (0.0, 0.4, 0.5, 0.9)]
     [0, 0, 2, 2]
@@ -122,14 +122,15 @@ def sample(
 def keep(
     p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
 ) -> Float[np.ndarray, "V"]:
-    """p with zeros outside the tokens in `kept`, divided by what is left."""
+    """p with zeros for all tokens outside `kept`, divided by its sum."""
     cut = np.where(np.isin(np.arange(len(p)), [int(j) for j in kept]), p, 0.0)
     return cut / cut.sum()
 
 
 @shaped
 def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
-    """The k likeliest tokens; of equals the smaller number first. (T-top-k-top-p)
+    """p cut to the k likeliest tokens; of equals the smaller number first.
+    (T-top-k-top-p)
 
     ValueError for k below 1.
     """
@@ -139,7 +140,7 @@ def top_k(p: Float[np.ndarray, "V"], k: int) -> Float[np.ndarray, "V"]:
 
 @shaped
 def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
-    """The fewest likeliest tokens whose probabilities sum to s or more.
+    """p cut to the fewest likeliest tokens whose probabilities sum to s or more.
     (T-top-k-top-p) ValueError unless 0 < s ≤ 1.
     """
     expects(0 < s <= 1, "s", s, "0 < s ≤ 1")
@@ -153,7 +154,7 @@ def top_p(p: Float[np.ndarray, "V"], s: float) -> Float[np.ndarray, "V"]:
 
 @shaped
 def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
-    """The tokens at least m times as likely as the likeliest. (T-min-p)
+    """p cut to the tokens at least m times as likely as the likeliest. (T-min-p)
 
     ValueError unless 0 ≤ m ≤ 1.
     """
@@ -165,8 +166,8 @@ def min_p(p: Float[np.ndarray, "V"], m: float) -> Float[np.ndarray, "V"]:
 def penalized(
     z: Float[np.ndarray, "V"], x: Int[np.ndarray, "n"], penalty: float
 ) -> Float[np.ndarray, "V"]:
-    """z_j / θ or θ z_j, whichever is lower for θ > 1, for each token j of the text x.
-    (T-repetition-penalty)
+    """z with z_j / θ or θ z_j, whichever is lower for θ > 1, for each token j of the
+    text x. (T-repetition-penalty)
 
     `penalty` is θ; ValueError unless θ > 0.
     """

@@ -128,7 +128,7 @@ def batch_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> floa
 
 @shaped
 def row_mean_loss(y: Float[np.ndarray, "s n"], w: Float[np.ndarray, "s n"]) -> float:
-    """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: another number in general.
+    """The mean over rows j of −Σ_i w_ji y_ji / Σ_i w_ji: in general not `batch_loss`.
     (W-row-average-def)
 
     ValueError when all weights of some row are zero; otherwise errors as in

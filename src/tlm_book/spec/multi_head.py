@@ -46,8 +46,8 @@ def heads(
 
     The list [H_0(X), …, H_{h−1}(X)]. `scale` replaces 1/√d_k; without `causal`
     there is no ◺; with a `window`, row i sees rows i − window + 1, …, i. Queries and
-    keys are normalized with the gains `qk_gain`, then rotated by `rotate`, where
-    these are given. (W-head-def, T-grouped-query, T-sliding-window, T-qk-norm)
+    keys are normalized with the gains `qk_gain`, then rotated by `rotate`, if these
+    are given. (W-head-def, T-grouped-query, T-sliding-window, T-qk-norm)
     ValueError for shapes that do not fit.
     """
     h, g = len(W_Q), len(W_K)
@@ -77,10 +77,10 @@ def multi_head(
     b_O: Float[np.ndarray, "d"],
     **settings: Any,
 ) -> Float[np.ndarray, "n d"]:
-    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`: biases,
-    mask, scale and all other settings are named as there. (W-mh-def)
+    """CA(X) = [H_0(X), …, H_{h−1}(X)] W_O + 1b_O, with the heads of `heads`; biases,
+    mask, scale and all other settings have the names they have there. (W-mh-def)
 
-    ValueError when W_O has not as many rows as the heads together have columns.
+    ValueError if W_O does not have as many rows as the heads together have columns.
     """
     H = np.concatenate(heads(X, W_Q, W_K, W_V, **settings), axis=1)
     expects_shape("W_O", W_O, (H.shape[1], "d"))
@@ -109,7 +109,7 @@ def multi_head_attention(
     """[head_0, …, head_{h−1}] W_O with head_i = softmax(Q W_Q[i] (K W_K[i])ᵀ / √k) V
     W_V[i]. (A-def-4.2, M-multihead)
 
-    Biases are added where they are given. `scale` replaces 1/√k; with `causal` each
+    Biases are added if they are given. `scale` replaces 1/√k; with `causal` each
     head has the mask ◺. ValueError for shapes that do not fit.
     """
     rows = []

@@ -29,7 +29,7 @@ def _expects_named(argument: str, X: NamedTensor) -> None:
 
 @shaped
 def named(array: Shaped[np.ndarray, "..."], *names: str) -> NamedTensor:
-    """The array as a named tensor; the k-th name is that of its k-th axis.
+    """The array as a named tensor, with the k-th name for its k-th axis.
     (L-notation-scope)
 
     ValueError unless there is one name for each axis, all different strings.
@@ -67,7 +67,7 @@ __all__ = [
 
 @shaped
 def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
-    """The entries of X, its axes in the order of `names`.
+    """The entries of X, with its axes in the order of `names`.
 
     ValueError unless these are the axes of X.
     """
@@ -79,7 +79,8 @@ def to_array(X: NamedTensor, *names: str) -> Shaped[np.ndarray, "..."]:
 
 @shaped
 def same(X: NamedTensor, Y: NamedTensor, tol: float = 1e-12) -> bool:
-    """The same axes, in any order, and the same entries up to tol. (L-notation-scope)
+    """Whether X and Y have the same axes, in any order, and entries equal up to tol.
+    (L-notation-scope)
 
     >>> X = named(np.eye(2) + [[0, 1], [0, 0]], "a", "b")
     >>> same(X, X.transpose("b", "a")), same(X, X.rename({"a": "b", "b": "a"}))
@@ -114,8 +115,8 @@ def _expects_sizes(argument: str, Y: NamedTensor, X: NamedTensor) -> None:
 def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
     """X ⊙_axes Y: the product, summed along these axes. (L-products-def)
 
-    ValueError unless X and Y both have the axes, and axes of one name one size.
-    A NaN stays one.
+    ValueError unless X and Y both have the axes, and axes of the same name have the
+    same size. A NaN stays NaN.
 
     >>> x = named(np.array([1.0, 2.0]), "ax")
     >>> float(dot(x, x, "ax"))
@@ -134,9 +135,9 @@ def dot(X: NamedTensor, Y: NamedTensor, *axes: str) -> NamedTensor:
 
 @shaped
 def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
-    """X_{old→new}: the same entries, the axis `old` called `new`. (L-rename)
+    """X_{old→new}: the same entries, with the axis `old` called `new`. (L-rename)
 
-    ValueError when X lacks `old` or has `new` already.
+    ValueError if X lacks `old` or already has `new`.
 
     >>> rename(named(np.ones((2, 3)), "seq", "val"), "val", "chans").dims
     ('seq', 'chans')
@@ -149,7 +150,7 @@ def rename(X: NamedTensor, old: str, new: str) -> NamedTensor:
 def residual(X: NamedTensor, Y: NamedTensor) -> NamedTensor:
     """X + Y, for tensors with the same axes and sizes: no broadcasting. (L-rename)
 
-    ValueError when the axes or their sizes differ.
+    ValueError if the axes or their sizes differ.
     """
     _expects_named("X", X)
     _expects_named("Y", Y)
@@ -167,7 +168,7 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     """exp(X) / Σ_ax exp(X), with exp(−∞) = 0. (L-softmax-def)
 
     The maximum along ax is subtracted first: the quotient is unchanged and no
-    exponential overflows. A NaN makes its whole list NaN. ValueError when X lacks
+    exponential overflows. A NaN makes its whole list NaN. ValueError if X lacks
     the axis.
     """
     _expects_axes("X", X, (ax,))
@@ -184,10 +185,10 @@ def lift(
     """The lift of f, slice by slice. (L-lift-def)
 
     sources: for each argument the axes that f reads; target: those of its result. The
-    lifted function raises ValueError when an argument lacks an axis of its source, or
-    has a further one that the target names; when a further axis has two sizes, or the
-    size 0; when there are more or fewer arguments than sources; and when f returns
-    other axes than `target`.
+    lifted function raises ValueError if an argument lacks an axis of its source, or
+    has a further one that the target names; if a further axis has two sizes, or the
+    size 0; if there are more or fewer arguments than sources; and if f returns axes
+    other than `target`.
 
     >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
     >>> total(named(np.ones((2, 3)), "ax", "bx")).values
@@ -228,8 +229,8 @@ def lift(
 def linear(X: NamedTensor, W: NamedTensor, b: NamedTensor, ax: str) -> NamedTensor:
     """X ⊙_ax W + b. (L-linear-def)
 
-    X: the axis ax and any that W lacks; b: the axes of W without ax. W may have
-    several others (heads and key). ValueError otherwise.
+    X: the axis ax and any that W lacks; b: the axes of W without ax, of which there may
+    be several (heads and key). ValueError otherwise.
     """
     _expects_axes("W", W, (ax,))
     out = tuple(axis for axis in W.dims if axis != ax)
@@ -251,8 +252,8 @@ def ffn(
 ) -> NamedTensor:
     """ReLU(X ⊙_ax W_1 + b_1) ⊙_hidden W_2 + b_2. (L-ffn-def)
 
-    W_1: (ax, hidden), W_2: (hidden, bx). ValueError when X has an axis `hidden`, or
-    one that W_2 puts out and that is not ax.
+    W_1: (ax, hidden), W_2: (hidden, bx). ValueError if X has an axis `hidden`, or
+    an output axis of W_2 other than ax.
     """
     H: Any = np.maximum(linear(X, W_1, b_1, ax), 0)  # a named tensor
     return linear(H, W_2, b_2, "hidden")
@@ -260,9 +261,9 @@ def ffn(
 
 @shaped
 def standardize(X: NamedTensor, *axes: str, eps: float = 1e-5) -> NamedTensor:
-    """(X − mean) / √(var + ε), mean and variance along the axes.
+    """(X − mean) / √(var + ε), with mean and variance along the axes.
 
-    The guard ε stands inside the root. A NaN stays one. ValueError when X lacks one of
+    The guard ε stands inside the root. A NaN stays NaN. ValueError if X lacks one of
     the axes.
     """
     expects(len(axes) > 0, "axes", axes, "at least one axis")
@@ -279,7 +280,7 @@ def normalize(
     *axes: str,
     eps: float = 1e-5,
 ) -> NamedTensor:
-    """standardize_axes(X) ⊙ γ + β. With axes (batch, layer) batch norm, (layer)
+    """standardize_axes(X) ⊙ γ + β. The axes (batch, layer) give batch norm, (layer)
     instance norm, (layer, chans) or (chans) layer norm.
 
     gamma, beta: axes that X has. ValueError otherwise.
@@ -303,8 +304,9 @@ def attention(
 
     Q: key; K: seq and key; V: seq; all may have further axes. Those of Q must not be
     called seq, nor those of V key: several queries stand along another axis, say seq'.
-    An axis that two of Q, K and V share, val included, is one axis: their slices meet.
-    mask: 0 where a query may look, −∞ where not. ValueError otherwise.
+    An axis that two of Q, K and V share, val included, is one axis: slices with the
+    same index are combined. mask: 0 where a query may look, −∞ elsewhere. ValueError
+    otherwise.
     """
     _expects_axes("Q", Q, ("key",), ("seq",))
     _expects_axes("K", K, ("seq", "key"))
@@ -331,8 +333,8 @@ def self_attention(
     """[Attention(LN_Q(X_{seq→seq'}), LN_K(X), LN_V(X))]_{seq'→seq}.
     (L-selfattention-def)
 
-    X: chans, seq. w: W_Q, W_K: (chans, key), W_V: (chans, val), b_Q, b_K, b_V; with a
-    further axis heads in all six the result has it too. mask: (seq', seq).
+    X: chans, seq. w: W_Q, W_K: (chans, key), W_V: (chans, val), b_Q, b_K, b_V; if all
+    six have a further axis heads, so does the result. mask: (seq', seq).
     """
     Q = linear(rename(X, "seq", "seq'"), w["W_Q"], w["b_Q"], "chans")
     K = linear(X, w["W_K"], w["b_K"], "chans")

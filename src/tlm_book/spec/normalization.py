@@ -76,7 +76,7 @@ def layer_norm(
 ) -> Float[np.ndarray, "n d"]:
     """N(X): every row is normalized with the same a and b. (W-norm-layer)
 
-    ValueError when X has no row, or a or b another length than its rows.
+    ValueError if X has no row, or if a or b is not as long as its rows.
     """
     expects(len(X) >= 1, "X", "0 rows", "at least 1 row")
     return np.stack([normalize(x, a, b, eps, eps_mode) for x in X])
@@ -91,7 +91,7 @@ def rms_norm(
 ) -> Float[np.ndarray, "n d"]:
     """Every row x becomes a ⊙ x / √(ε + mean of the squares of x). (T-rms-norm)
 
-    ValueError when a has another length than the rows of X.
+    ValueError if a is not as long as the rows of X.
 
     >>> rms_norm(np.array([[3.0, 4.0, 0.0, 0.0]]), np.ones(4)).round(3)
     array([[1.2, 1.6, 0. , 0. ]])
@@ -109,11 +109,11 @@ def standardize_over(
     eps: float = 1e-6,
     eps_mode: str = "outside",
 ) -> Float[np.ndarray, "..."]:
-    """Every slice of X over `axes` is standardized as one row. (T-standardize-over)
+    """X with every slice over `axes` standardized as one row. (T-standardize-over)
 
     X: any shape → the same shape. Axes count from 0, or from −1 backwards.
-    ValueError when `axes` is empty, repeats an axis or names one that X has not, and
-    when X holds no number.
+    ValueError if `axes` is empty, repeats an axis or names one that X does not have,
+    and if X holds no number.
 
     >>> standardize_over(np.array([[1.0, 9.0], [3.0, 5.0]]), (0,)).round(3)
     array([[-1.,  1.],
@@ -124,7 +124,7 @@ def standardize_over(
     expects(fits, "axes", axes, f"different axes of X, which has {X.ndim}")
     expects(X.size > 0, "X", f"shape {X.shape}", "at least one number")
     order = [axis for axis in range(X.ndim) if axis not in inner] + inner
-    slices = X.transpose(order)  # the axes of S stand last
+    slices = X.transpose(order)  # the axes of S come last
     rows = slices.reshape(-1, math.prod(X.shape[axis] for axis in inner))
     Y = np.stack([standardize(x, eps, eps_mode) for x in rows])
     return Y.reshape(slices.shape).transpose(np.argsort(order))
@@ -148,8 +148,8 @@ def normalize_over(
     """std_S(X) ⊙ γ + β with S = NORM_AXES[kind]: batch, instance or layer norm, as in
     training. (L-batchnorm, L-instancenorm, L-layernorm-general)
 
-    gamma, beta: (chans, layer) for kind "layer", else (chans). ValueError for another
-    kind or shape.
+    gamma, beta: (chans, layer) for kind "layer", otherwise (chans). ValueError for
+    another kind or shape.
     """
     expects_one_of("kind", kind, tuple(NORM_AXES))
     shape = X.shape[1:] if kind == "layer" else X.shape[1:2]

@@ -31,8 +31,8 @@ __all__ = [
 def agree(
     A: Shaped[np.ndarray, "..."], B: Shaped[np.ndarray, "..."], tol: float = 1e-12
 ) -> bool:
-    """Same shape, and |A − B| ≤ tol (1 + |B|) in every entry; −∞ agrees with −∞, and
-    NaN with nothing.
+    """Whether A and B have the same shape and |A − B| ≤ tol (1 + |B|) in every entry;
+    −∞ agrees with −∞, and NaN with nothing.
 
     >>> agree(np.zeros((1, 2)), np.zeros((2, 1)))
     False
@@ -47,7 +47,7 @@ def agree(
 def is_rowwise(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """T(X)[i] = T(X[i:i+1])[0] for every row i of this X. (W-rowwise-def)
+    """Whether T(X)[i] = T(X[i:i+1])[0] for every row i of this X. (W-rowwise-def)
 
     An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
     does not prove.
@@ -64,7 +64,7 @@ def is_rowwise(
 def is_autoregressive(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """T(X[:i]) = T(X)[:i] for every i = 1, …, n of this X. (W-autoregressive-def)
+    """Whether T(X[:i]) = T(X)[:i] for i = 1, …, n on this X. (W-autoregressive-def)
 
     An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
     does not prove.
@@ -84,8 +84,8 @@ def is_indexed_rowwise(
     Z: Shaped[np.ndarray, "n ..."],
     tol: float = 1e-12,
 ) -> bool:
-    """T(X)[i] = t_i(X[i]): row i stays when the rows before it are taken from Z and
-    those after it are cut off. (T-indexed-rowwise-def)
+    """Whether T(X)[i] = t_i(X[i]): row i stays the same when the rows before it are
+    taken from Z and those after it are cut off. (T-indexed-rowwise-def)
 
     X and Z have the same shape, n ≥ 1 rows (ValueError otherwise). False refutes,
     True does not prove.
@@ -112,8 +112,8 @@ def is_indexed_rowwise(
 def is_equivariant(
     T: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """T(ΠX) = Π T(X) for this X, every Π that exchanges two of its rows, and twenty
-    random Π. (T-equivariant-def)
+    """Whether T(ΠX) = Π T(X) for this X, every Π that exchanges two of its rows, and
+    twenty random Π. (T-equivariant-def)
 
     An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
     does not prove.
@@ -184,8 +184,8 @@ def masked_softmax(A: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 def is_causal_pattern(
     A: Operator, X: Shaped[np.ndarray, "n ..."], tol: float = 1e-12
 ) -> bool:
-    """A(X) is n×n, exactly 0 above the diagonal, and A(X)[:i, :i] = A(X[:i]) for
-    every i. (T-causal-pattern-def)
+    """Whether A(X) is n×n and exactly 0 above the diagonal, and A(X)[:i, :i] = A(X[:i])
+    for every i. (T-causal-pattern-def)
 
     An experiment on one X with n ≥ 1 rows (ValueError for none): False refutes, True
     does not prove.

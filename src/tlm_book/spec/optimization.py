@@ -145,7 +145,7 @@ def adamw(
 
 @shaped
 def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
-    """g, shortened to length c where it is longer. (T-clip)"""
+    """g, shortened to length c if it is longer. (T-clip)"""
     length = np.sqrt((g**2).sum())
     return g if length <= c else g * (c / length)
 
@@ -167,7 +167,8 @@ def scheduled_rate(
     decay_share: float = 0.2,
 ) -> float:
     """The rate of step t = 0, …, T − 1: a line up to η in `warmup` steps, then down to
-    `end` along a line, half a cosine, or a line in the last share only. (T-schedules)
+    `end` along a line, half a cosine, or a line in the last `decay_share` only.
+    (T-schedules)
 
     ValueError for another schedule.
     """
@@ -193,8 +194,8 @@ def noise_scale(G: Float[np.ndarray, "k P"]) -> float:
     """tr Σ / ‖g‖², estimated from the gradients of k sequences, the rows of G.
     (T-noise-scale)
 
-    From ‖mean of G‖² its own noise, tr Σ / k, is subtracted; where little else is
-    there, the result is large or negative. ValueError for fewer than two rows.
+    The noise tr Σ / k is subtracted from ‖mean of G‖²; where little else is left, the
+    result is large or negative. ValueError for fewer than two rows.
     """
     expects(len(G) >= 2, "G", f"{len(G)} rows", "at least 2 gradients")
     noise = G.var(axis=0, ddof=1).sum()
@@ -208,7 +209,7 @@ def noise_scale(G: Float[np.ndarray, "k P"]) -> float:
 def newton_schulz(
     M: Float[np.ndarray, "n m"], steps: int = 5
 ) -> Float[np.ndarray, "n m"]:
-    """The polar factor of M, nearly: X ← aX + bXXᵀX + c(XXᵀ)²X from M / ‖M‖.
+    """Nearly the polar factor of M: X ← aX + bXXᵀX + c(XXᵀ)²X from M / ‖M‖.
     (T-newton-schulz)
     """
     X = M / np.sqrt((M**2).sum())

@@ -34,7 +34,7 @@ def add_positions(
 ) -> Float[np.ndarray, "n d"]:
     """PE(X) = X + P[:n], for 1 ≤ n ≤ M. (W-pe-layer-def)
 
-    ValueError when X has no row, more than M rows, or rows of another width than P.
+    ValueError if X has no row, more than M rows, or rows of another width than P.
 
     >>> add_positions(np.zeros((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[1., 2.]])
@@ -50,7 +50,7 @@ def add_positions(
 def append_positions(
     X: Float[np.ndarray, "n d"], M: int
 ) -> Float[np.ndarray, "n width"]:
-    """[X, I_M[:n]]: row p and beside it the one-hot row of position p.
+    """[X, I_M[:n]]: row p, followed by the one-hot row of position p.
     (A-onehot-position)
 
     ValueError when X has no row or more than M rows.
@@ -129,7 +129,7 @@ def rope_frequencies(
 ) -> Float[np.ndarray, "half"]:
     """ω_i = base^{−2i/k} for i = 0, …, k/2 − 1. (T-rotary-def)
 
-    With `scaling`, what `scaled_frequencies` makes of them. ValueError for an odd k
+    With `scaling`, they are changed by `scaled_frequencies`. ValueError for an odd k
     and for a base ≤ 0.
 
     >>> rope_frequencies(4)

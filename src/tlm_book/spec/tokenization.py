@@ -31,8 +31,8 @@ __all__ = [
 
 @shaped
 def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
-    """A word cut from the left, each time the longest piece that fits; pieces after
-    the first are written ##. None when nothing fits. (A-subword-fallback)
+    """A word cut into pieces from the left, each the longest that fits; pieces after
+    the first begin with ##. None if nothing fits. (A-subword-fallback)
 
     >>> word_pieces("nonsense", {"non", "##sense", "##s"})
     ['non', '##sense']
@@ -52,10 +52,10 @@ def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
 
 @shaped
 def utf8(c: str) -> bytes:
-    """The one to four bytes of one character, by its code point x = ord(c).
+    """The one to four bytes of one character, from its code point x = ord(c).
     (B-utf8-map)
 
-    ValueError for a surrogate (U+D800 to U+DFFF): those code points are no
+    ValueError for a surrogate (U+D800 to U+DFFF): those code points are not
     characters.
 
     >>> utf8("é")
@@ -106,7 +106,7 @@ def count_pairs(C: list[list[int]]) -> Counter[TokenPair]:
 
 
 def most_frequent(counts: Counter[TokenPair]) -> TokenPair:
-    """The pair with the largest count; among equals the smallest pair. (B-bpe-ties)"""
+    """The pair with the largest count; in a tie, the smallest pair. (B-bpe-ties)"""
     return min(counts, key=lambda pair: (-counts[pair], pair))
 
 
@@ -131,7 +131,7 @@ def replace(s: Sequence[int], pair: TokenPair, new: int) -> list[int]:
 @shaped
 def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair]:
     """The merges learned from sequences of base tokens 0, …, n_base − 1, in order: at
-    most n_merges, fewer when no pair is left that occurs twice. Merge number k makes
+    most n_merges, fewer if no pair that occurs twice is left. Merge number k makes
     token n_base + k. (B-bpe-step, B-bpe-stop)
 
     ValueError for n_merges below 0.
@@ -151,7 +151,7 @@ def learn_from(C: list[list[int]], n_merges: int, n_base: int) -> list[TokenPair
 @shaped
 def learn(pieces: list[str], n_merges: int) -> list[TokenPair]:
     """The merges learned from the bytes of the pieces. The pieces are kept apart: no
-    pair reaches from one into the next. TypeError for one text in place of a list.
+    pair reaches from one into the next. TypeError for a single text in place of a list.
     (B-bpe-step, B-bpe-stop)
     """
     return learn_from([text_bytes(piece) for piece in pieces], n_merges, 256)
@@ -204,7 +204,7 @@ def first_tokens(text: str, base: list[bytes]) -> list[int]:
 
 @shaped
 def apply_merges(s: Sequence[int], merges: list[TokenPair]) -> list[int]:
-    """s after every merge, in the order in which they were learned.
+    """s after all merges, applied in the order in which they were learned.
     (B-tokenize-canonical)
     """
     s = list(s)

@@ -21,7 +21,8 @@ __all__ = [
 def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
-    """p(b | a) in row a and column b, counted in x, by absolute discounting. (T-bigram)
+    """p(b | a) in row a and column b, from the counts in x by absolute discounting.
+    (T-bigram)
     """
     C = np.zeros((V, V))
     for a, b in zip(x[:-1], x[1:]):
@@ -40,8 +41,8 @@ def bigram_table(
 
 @shaped
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
-    """D(0), D(1), D(2), D(3), the last for all counts from 3 on, from the counts c ≥
-    1 of one order. (T-kneser-ney)
+    """D(0), D(1), D(2), D(3), the last for all counts from 3 on; c are the counts ≥ 1
+    of one order. (T-kneser-ney)
     """
     n = [np.sum(c == count) for count in range(5)]
     Y = n[1] / max(n[1] + 2 * n[2], 1)
@@ -57,8 +58,8 @@ def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
 def kneser_ney(
     x: Int[np.ndarray, "N"], V: int, h: tuple[int, ...], order: int | None = None
 ) -> Float[np.ndarray, "V"]:
-    """p_k(· | h) with k = len(h) + 1 in the model of that order; without `order` it
-    is k itself. (T-kneser-ney)
+    """p_k(· | h) with k = len(h) + 1 in the model of the given order, by default k.
+    (T-kneser-ney)
     """
     k = len(h) + 1
     text = [int(token) for token in x]

@@ -64,9 +64,9 @@ def transformer_lm(
 ) -> Float[np.ndarray, "n V"]:
     """T_LM = Φ ∘ N ∘ DB_{L−1} ∘ … ∘ DB_0 ∘ PE ∘ Em. (W-tlm-def, W-tlm-io)
 
-    `blocks` holds the weights of DB_0, …, DB_{L−1}, each as `decoder_block` wants them;
-    `N` holds {"a", "b"}, or {"a"} where `norm_kind` is "rms". P None leaves PE out, N
-    None leaves N out: not in Wojcik's model, but in those of other sources. The last
+    `blocks` holds the weights of DB_0, …, DB_{L−1}, each as `decoder_block` takes them;
+    `N` holds {"a", "b"}, or {"a"} if `norm_kind` is "rms". P = None leaves out PE, and
+    N = None leaves out N, as models of other sources do, but not Wojcik's. The last
     five choices are those since 2020, as in `decoder_block`. IndexError for a token
     outside {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
     """

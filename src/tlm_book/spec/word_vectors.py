@@ -25,7 +25,7 @@ def skip_gram_pairs(
     """All (t[i], t[j]) with 0 < |i − j| ≤ window: centre and context.
     (T-skip-gram-pairs)
 
-    ValueError when window < 1; TypeError when it is no whole number.
+    ValueError if window < 1; TypeError if it is not a whole number.
 
     >>> skip_gram_pairs(np.array([7, 8, 9]), 1).tolist()
     [[7, 8], [8, 7], [8, 9], [9, 8]]
@@ -48,7 +48,7 @@ def sgns_loss(
     """−log σ(⟨e, c⟩) − Σ_j log σ(−⟨e, N[j]⟩): centre e, context c, k drawn contexts.
     (T-sgns-loss)
 
-    ValueError when e, c and the rows of N differ in length.
+    ValueError if e, c and the rows of N differ in length.
 
     >>> loss = sgns_loss(np.zeros(2), np.zeros(2), np.zeros((3, 2)))
     >>> print(round(loss / np.log(2), 6))
@@ -64,7 +64,7 @@ def sgns_gradient(
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"], Float[np.ndarray, "k d"]]:
     """The derivatives of `sgns_loss` by e, c and N. (T-sgns-gradient)
 
-    ValueError when e, c and the rows of N differ in length.
+    ValueError if e, c and the rows of N differ in length.
     """
     g = np.exp(-np.logaddexp(0, -(c @ e))) - 1  # σ(⟨e, c⟩) − 1
     h = np.exp(-np.logaddexp(0, -(N @ e)))  # σ(⟨e, N[j]⟩)
@@ -77,7 +77,7 @@ def noise_distribution(
 ) -> Float[np.ndarray, "V"]:
     """q[c] = counts[c]^power / Σ_b counts[b]^power. (T-sgns-loss)
 
-    ValueError when a count is not positive or power is not in [0, 1].
+    ValueError if a count is not positive or power is not in [0, 1].
 
     >>> noise_distribution(np.array([1.0, 3.0]), power=1).tolist()
     [0.25, 0.75]
@@ -95,9 +95,9 @@ def shifted_pmi(
     number: Float[np.ndarray, "V V"], k: float, q: Float[np.ndarray, "V"]
 ) -> Float[np.ndarray, "V V"]:
     """M[w, c] = log( #(w, c) / (k ρ_w q_c) ), ρ_w the sum of row w; −∞ where the pair
-    does not occur. For q_c the share of context c it is PMI − log k. (T-sgns-pmi)
+    does not occur. If q_c is the share of context c, it is PMI − log k. (T-sgns-pmi)
 
-    ValueError when a row has no pair, a number is negative, or k or q is not positive.
+    ValueError if a row has no pair, a number is negative, or k or q is not positive.
 
     >>> M = shifted_pmi(np.array([[1.0, 1.0], [1.0, 1.0]]), 1, np.array([0.5, 0.5]))
     >>> M.tolist()
@@ -121,7 +121,7 @@ def keep_probability(
 ) -> Float[np.ndarray, "V"]:
     """min(1, √(threshold · n / counts[v])), n the sum of the counts. (T-subsampling)
 
-    ValueError when a count or the threshold is not positive.
+    ValueError if a count or the threshold is not positive.
 
     >>> keep_probability(np.array([4.0, 96.0]), 0.06).tolist()
     [1.0, 0.25]

@@ -25,8 +25,8 @@ PATTERN = "|".join(
     [
         r"[ '’]?[\p{L}\p{M}]+",  # a word, with the space or apostrophe before it
         r" ?\p{N}+",  # a number, with the space before it
-        r" ?[^\s\p{L}\p{M}\p{N}]+",  # punctuation, with the space before them
-        r"\s+(?= \S)|\s+",  # white space, less a space that belongs to what follows
+        r" ?[^\s\p{L}\p{M}\p{N}]+",  # punctuation, with the space before it
+        r"\s+(?= \S)|\s+",  # white space, except a space that belongs to what follows
     ]
 )
 # GPT-2's: English contractions, letters, numbers, punctuation, white space
@@ -36,7 +36,7 @@ GPT2_PATTERN = (
 
 
 def checked_text(text: str) -> str:
-    """The text; TypeError when it is no str, ValueError for a lone surrogate."""
+    """The text; TypeError if it is not a str, ValueError for a lone surrogate."""
     expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
     try:
         text.encode("utf-8")
@@ -49,7 +49,7 @@ def checked_text(text: str) -> str:
 
 
 def checked_cut(pieces: list[str], text: str, pattern: str) -> list[str]:
-    """The pieces in which `pattern` was found; ValueError unless they are, in order,
+    """The pieces that `pattern` has found; ValueError unless, in order, they make up
     the whole text."""
     whole = "".join(pieces) == text
     wanted = "one that cuts the text, in order, and leaves out no part of it"
@@ -61,8 +61,8 @@ def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     """The pieces into which `pattern` cuts the text; joined, they are the text
     again.
 
-    TypeError when `text` is no str; ValueError when it holds a surrogate or when the
-    pattern leaves a part of it out or finds its parts in another order.
+    TypeError if `text` is not a str; ValueError if it holds a surrogate, or if the
+    pattern leaves out a part of it or finds its parts in another order.
 
     >>> pre_tokens("Isn't it 3 o'clock?")
     ['Isn', "'t", ' it', ' 3', ' o', "'clock", '?']
@@ -90,8 +90,8 @@ def merge(tokens: Sequence[int], pair: TokenPair, new: int) -> list[int]:
 
 
 def encode_bytes(data: bytes, ranks: Mapping[TokenPair, int]) -> list[int]:
-    """The tokens of the bytes of a piece, when `ranks` numbers the merges: smallest
-    rank first. (T-bpe-rank-order)
+    """The tokens of a piece, given as bytes; `ranks` numbers the merges, and the
+    smallest rank is applied first. (T-bpe-rank-order)
 
     >>> encode_bytes(b"abc", {(98, 99): 0, (97, 98): 1})
     [97, 256]
@@ -109,7 +109,7 @@ def encode_bytes(data: bytes, ranks: Mapping[TokenPair, int]) -> list[int]:
 
 
 def byte_strings(merges: Iterable[TokenPair]) -> list[bytes]:
-    """v: the byte string of every token, the 256 bytes first. (T-decoding)
+    """v: the byte string of every token, the 256 single bytes first. (T-decoding)
 
     >>> byte_strings([(104, 105)])[256]
     b'hi'

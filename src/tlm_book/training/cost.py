@@ -17,9 +17,9 @@ __all__ = [
 
 def flops_per_token(config: Config, n: int) -> int:
     """Operations of one training step for each token, in windows of n: 3 (2k + 4 L n
-    h d_head), for k entries of matrices that a token meets. (T-flops)
+    h d_head), for k matrix entries that a token meets. (T-flops)
 
-    The gradient costs twice the model itself. The mask is not subtracted;
+    The gradient costs twice as much as the model itself. The mask is not subtracted;
     recomputation is not added.
     """
     c = config
@@ -32,14 +32,14 @@ def flops_per_token(config: Config, n: int) -> int:
 
 
 def peak_matmul_flops(device: torch.device, dtype: str = "float32") -> float:
-    """Operations a second that a product of two large matrices reaches on this
-    device: the best of several.
+    """The operations per second that a product of two large matrices reaches on this
+    device: the best of several tries.
     """
     size = 8192 if device.type == "cuda" else 768
     A = torch.ones(size, size, device=device, dtype=getattr(torch, dtype))
     seconds = []
     for _ in range(6):
         tick = time.perf_counter()
-        (A @ A)[0, 0].item()  # a GPU is waited for
+        (A @ A)[0, 0].item()  # waits for a GPU
         seconds.append(time.perf_counter() - tick)
     return 2 * size**3 / min(seconds)

@@ -58,13 +58,13 @@ def evaluate(
     batch_size: int = 32,
     context: int = 0,
 ) -> float:
-    """The mean of −y over all tokens, in nats, when the text is cut into windows of
-    n tokens.
+    """The mean of −y over all tokens, in nats, for the text cut into windows of n
+    tokens.
 
     Each window begins with the last `context` tokens of the one before it, which are
     not judged again. In a window the model reads (start, x_0, …, x_{n−2}) and is
     judged on (x_0, …, x_{n−1}). The last window may be shorter. The model is in
-    evaluation mode meanwhile and afterwards in the mode in which it came. ValueError
+    evaluation mode during the call and in its former mode afterwards. ValueError
     without tokens, for several rows of them, and for a context that fills the window.
     """
     expects_text("tokens", tokens)
@@ -83,7 +83,7 @@ def evaluate(
     try:
         for k, x in enumerate(x.long().to(device) for x in batches):
             y = token_log_probs(model(shift(x, start)), x).double()
-            # before the very first window there is none
+            # the very first window has no context
             total -= y[:, context:].sum().item() + (
                 y[0, :context].sum().item() if k == 0 else 0
             )
@@ -97,7 +97,7 @@ def evaluate(
 
 class Diverged(ValueError):
     """A loss or a gradient is not finite at `step`; `result` is what `train` had until
-    then, if anything. `what` is which one it was, and its value. (T-diverged)
+    then, if anything. `what` names it and its value. (T-diverged)
     """
 
     def __init__(self, what: str, n: int, config: TrainConfig, step: int) -> None:
@@ -110,7 +110,7 @@ class Diverged(ValueError):
 
 
 def step_seed(seed: int, step: int, stream: int = 0) -> int:
-    """A seed for torch's generator in this step; another stream gives other numbers."""
+    """A seed for torch's generator in this step; each stream has a seed of its own."""
     return int(
         np.random.SeedSequence((seed, step, stream)).generate_state(1, np.uint64)[0]
     )
@@ -128,11 +128,11 @@ def iter_steps(
     rank: int = 0,
     world_size: int = 1,
 ) -> Iterator[dict[str, int | float]]:
-    """Do steps first, first + 1, … of the run, one each time the next log entry is
-    asked for. Seeds torch's generator.
+    """The log entries of steps first, first + 1, … of the run; each step is done when
+    its entry is asked for. Seeds torch's generator.
 
-    Of `world_size` processes that share the work, number `rank` does its share of each
-    batch. Raises `Diverged`, before the move, when the loss or its gradient is not
+    If `world_size` processes share the work, number `rank` does its share of each
+    batch. Raises `Diverged`, before the update, if the loss or its gradient is not
     finite.
     """
     device = next(model.parameters()).device
@@ -157,7 +157,7 @@ def iter_steps(
 @dataclass(frozen=True)
 class Result:
     """What `train` returns: the model with its best weights, in evaluation mode; the
-    log, one dict for each step; the seconds that the steps took, and how many steps
+    log, one dict for each step; the seconds that the steps took; and how many steps
     had been done before.
     """
 
@@ -182,8 +182,8 @@ class Result:
 
 
 def due(step: int, config: TrainConfig) -> bool:
-    """Whether the held-out loss is measured after this many updates: every
-    `eval_every`, and at the end.
+    """Whether the held-out loss is measured after this many updates: it is after every
+    `eval_every` updates, and at the end.
     """
     return step % config.eval_every == 0 or step == config.steps
 
@@ -228,20 +228,20 @@ def train(
     `start` is the start marker that every window begins with; `watch(step, model)`
     is called after each measurement. With a `folder`, each measurement writes a
     checkpoint there, of which the last `keep` and the best stay, and a run that was
-    interrupted goes on from the last one. `dist`, from `dist_context`, says which of
-    several processes this is, and on which device; they hold the model whole ("ddp")
-    or each its share ("fsdp"). `plot` draws the curves as they grow, below a notebook's
+    interrupted continues from the last one. `dist`, from `dist_context`, says which of
+    several processes this is, and on which device; each holds the whole model ("ddp")
+    or its share ("fsdp"). `plot` draws the curves as they grow, below a notebook's
     cell, or into the SVG file that it names. Each of the `observers` is called after
-    every step, `observer(log, config)`; where it returns settings, of another number of
-    steps, the run goes on with them. The same arguments give the same weights on the same
-    CPU. No global state is changed: torch's random generators are as before.
+    every step as `observer(log, config)`; if it returns settings with another number of
+    steps, the run continues with these. The same arguments give the same weights on the
+    same CPU. No global state is changed: torch's random generators are as before.
 
-    ValueError when a text is shorter than one window (train) or empty (validation),
-    and for a checkpoint that is broken or of another run; OSError when one cannot be
-    written; FileExistsError for a folder in which another process trains;
-    KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder that step has a
-    checkpoint. `Diverged`, a ValueError too, when the loss is no longer finite: its
-    `.result` holds the best weights until then. The checkpoints that were there stay.
+    ValueError if a text is shorter than one window (train) or empty (validation),
+    and for a checkpoint that is broken or belongs to another run; OSError if one cannot
+    be written; FileExistsError for a folder in which another process is training;
+    KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder, that step has a
+    checkpoint. `Diverged`, also a ValueError, if the loss is no longer finite: its
+    `.result` holds the best weights until then. Existing checkpoints stay.
     """
     expects_text("train_tokens", train_tokens)
     expects_text("validation_tokens", validation_tokens)

@@ -36,7 +36,7 @@ def sample_batch(
     """Windows of n consecutive tokens whose first positions are drawn uniformly; the
     same for the same seed and step.
 
-    ValueError when there are fewer than n tokens, or several rows of them.
+    ValueError if there are fewer than n tokens, or several rows of them.
     """
     expects_text("tokens", tokens)
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
@@ -51,8 +51,8 @@ def sample_batch(
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """η(s): a straight line up to lr in `warmup` steps, then half a cosine, or a line,
-    down to min_lr · lr at the last of `config.steps_at(step)` steps, and no further.
+    """η(s): up to lr in a straight line in `warmup` steps, then down to min_lr · lr, by
+    half a cosine or a line, at the last of `config.steps_at(step)` steps, and no lower.
 
     >>> config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.0)
     >>> [round(learning_rate(s, config), 4) for s in (0, 1, 5, 9)]
@@ -74,7 +74,7 @@ def parameter_groups(
     """Two groups for the optimizer: matrices, which decay, and vectors (biases,
     gains), which do not.
     """
-    parameters = list(model.parameters())  # a tied matrix comes once
+    parameters = list(model.parameters())  # a tied matrix is listed once
     return [
         {
             "params": [p for p in parameters if p.dim() >= 2],
@@ -86,7 +86,7 @@ def parameter_groups(
 
 @cache
 def loss_function(compiled: bool) -> Callable[..., Float[Tensor, ""]]:
-    """`weighted_loss`; compiled, the scores are not copied to float32 first."""
+    """`weighted_loss`; if compiled, it does not first copy the scores to float32."""
     return torch.compile(weighted_loss) if compiled else weighted_loss
 
 
@@ -101,8 +101,8 @@ def train_step(
     """One step: the gradient, in `grad_accum_steps` parts, clipped, and the optimizer's
     move. (T-accumulate)
 
-    Returns the loss before the move and the norm of its gradient; there is no move
-    when one of them is not finite. `read` is what the model reads, `batch` what it is
+    Returns the loss before the move and the norm of its gradient; if one of them is
+    not finite, there is no move. `read` is what the model reads, `batch` what it is
     judged on.
     """
     loss: Tensor | float = 0.0
@@ -121,10 +121,10 @@ def train_step(
         with torch.autocast(x.device.type, torch.bfloat16, mixed):
             part = share * loss_of(model(seen), x, w)
         loss += part.detach()
-        # ∞ may have a finite gradient; ∞ · 0 is NaN, and so is then the norm below
+        # ∞ may have a finite gradient; ∞ · 0 is NaN, which makes the norm below NaN
         (part * (1 + 0 * part.detach())).backward()
     grad_norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-    if hasattr(grad_norm, "full_tensor"):  # of weights that are shared out
+    if hasattr(grad_norm, "full_tensor"):  # if the weights are shared out
         grad_norm = grad_norm.full_tensor()
     if grad_norm.isfinite():
         optimizer.step()
@@ -137,7 +137,7 @@ def train_step(
 def corrupt_tokens(
     read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
 ) -> Int[Tensor, "batch n"]:
-    """`read`, with each token but the first replaced with probability `share` by one
+    """`read`, with each token but the first replaced, with probability `share`, by one
     drawn from `pool`. (T-noise)
     """
     if share == 0:
@@ -156,8 +156,8 @@ def corrupt_tokens(
 def enable_checkpointing_and_compile(
     model: TransformerLM, config: TrainConfig
 ) -> None:
-    """Turn on what the config asks for: recomputation of the blocks, compilation.
-    The model's weights and their names stay.
+    """Turn on recomputation of the blocks and compilation if the config asks for them.
+    The model's weights and their names stay the same.
     """
     if config.activation_checkpointing:
         for block in model.blocks:

@@ -1,4 +1,4 @@
-"""How many numbers a model holds, without the model. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
+"""How many numbers a model holds, without building it. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
 
 from tlm_book.transformer_lm.presets import Config, expects_config
 
@@ -11,11 +11,11 @@ __all__ = [
 
 
 def count_parameters(config: Config, active: bool = False) -> int:
-    """Numbers that training may change, by formula, without building the model.
+    """How many numbers training may change, by formula, without building the model.
     (W-tlm-params, T-family-count)
 
     For Wojcik's: Vd + Md + L(4d² + 2d·d_ff + d_ff + 6d) + 2d + dV + V. With `active`,
-    of the experts only as many as a row uses. TypeError for anything but a Config.
+    only as many experts count as a row uses. TypeError for anything but a Config.
 
     >>> count_parameters(Config.gpt2())
     124439808

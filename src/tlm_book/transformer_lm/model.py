@@ -1,4 +1,4 @@
-"""The model in torch, its first weights, and the proof that it never looks ahead. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
+"""The model in torch, its initial weights, and the proof that it never looks ahead. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
 
 import dataclasses
 import math
@@ -37,7 +37,7 @@ class TransformerLM(nn.Module):
     """T_LM = Φ ∘ N ∘ DB_{L−1} ∘ … ∘ DB_0 ∘ PE ∘ Em: tokens (*batch, n) to scores
     (*batch, n, vocab_size). (W-tlm-def)
 
-    TypeError for tokens that are no integer tensor, IndexError for a token outside
+    TypeError for anything but a tensor of integers, IndexError for a token outside
     the vocabulary (on the CPU; on a GPU the check would wait for the device),
     ValueError for n outside 1 … max_len.
 
@@ -85,7 +85,7 @@ class TransformerLM(nn.Module):
     def residual_stream(
         self, tokens: Int[Tensor, "*batch n"]
     ) -> list[Float[Tensor, "*batch n d"]]:
-        """What each block reads, in order, and last what the final normalization
+        """What each block reads, in order, and last, what the final normalization
         reads: L + 1 tensors.
         """
         streams = [self._first(tokens)]
@@ -107,25 +107,25 @@ class TransformerLM(nn.Module):
         names: str | Iterable[str] | None = None,
         hooks: Mapping[str, Hook] | None = None,
     ) -> tuple[Float[Tensor, "*batch n V"], dict[str, Float[Tensor, "..."]]]:
-        """(logits, cache): the scores, and every intermediate result by name, or those
-        called `names`; `hooks` replace results. See `inside.run_with_cache`.
+        """(logits, cache): the scores, and every intermediate result by name, or only
+        those in `names`; `hooks` replace results. See `inside.run_with_cache`.
         """
         return run_with_cache(self, tokens, names, hooks)
 
     def run_with_hooks(
         self, tokens: Int[Tensor, "*batch n"], hooks: Mapping[str, Hook]
     ) -> Float[Tensor, "*batch n V"]:
-        """The scores of a run in which `hooks`, {name: f}, put f(result) in the place
-        of a result. See `inside.run_with_cache`.
+        """The scores of a run in which `hooks`, {name: f}, replace each named result by
+        f(result). See `inside.run_with_cache`.
         """
         return run_with_hooks(self, tokens, hooks)
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Normal weights of standard deviation 0.02, zero biases; layers that write
-        to the stream are 1/√(2L) smaller.
+        """Draw normal weights of standard deviation 0.02, or 0.02/√(2L) in layers that
+        write to the stream; biases are set to 0.
         """
-        if not self.embedding.table.weight.is_meta:  # no numbers to draw
+        if not self.embedding.table.weight.is_meta:  # meta tensors hold no numbers
             _initialize(self)
 
     def spec_weights(self) -> dict[str, object]:
@@ -135,7 +135,7 @@ class TransformerLM(nn.Module):
         return _spec_weights(self)
 
     def spec_settings(self) -> dict[str, object]:
-        """The settings that the specification needs beside the weights."""
+        """The settings that the specification needs besides the weights."""
         return _spec_settings(self.config)
 
 
@@ -214,5 +214,5 @@ def _transformer_lm(module: TransformerLM) -> Derivation:
         module.unembedding,
     ]
     if type(module.dropout) is nn.Dropout and module.dropout.p == 0:
-        layers.remove(module.dropout)  # it does nothing: not in the tree
+        layers.remove(module.dropout)  # it does nothing, so it is not in the tree
     return compose("T_LM", *(derive(layer) for layer in layers))

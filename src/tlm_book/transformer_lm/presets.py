@@ -14,7 +14,7 @@ __all__ = [
 # --- Every choice has a name
 
 
-_SINCE_2020: dict[str, Any] = {  # Llama, and what grew out of it
+_SINCE_2020: dict[str, Any] = {  # Llama and its successors
     "norm_kind": "rms",
     "eps_mode": "inside",
     "pe": "rotary",
@@ -33,7 +33,7 @@ class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
     Config.gpt2(), Config.lei_mao(V, n_layers=2), Config.mistral(window=None), …
 
-    Every field, and whose models have which of its values ("since 2020": Llama, Qwen
+    Every field, and which models have which of its values ("since 2020": Llama, Qwen
     2 and 3, Mistral, Mixtral, Gemma):
 
     vocab_size      V, the number of tokens
@@ -50,11 +50,11 @@ class Config(Settings):
                     "identity" where it is gated
     gated           φ(XW_G) ⊙ XW_1 inside: True (since 2020), False (the others)
     ff_bias         biases in that layer: False (since 2020), True (the others)
-    n_experts       so many gated layers; None: one layer; 8 in Mixtral's
-    n_experts_used  of them, for each row: 2 in Mixtral's
+    n_experts       E, the number of gated layers; None: one layer; 8 in Mixtral's
+    n_experts_used  how many of them each row uses: 2 in Mixtral's
     norm            where a block normalizes: "post" (Agarwal, Lei Mao, Vaswani), "none"
                     (Becker-Kahn), "pre" (the others)
-    norm_kind       "rms" (since 2020): the mean stays; "layer" (the others)
+    norm_kind       "rms" (since 2020): no mean is subtracted; "layer" (the others)
     final_norm      N before Φ: True (Wojcik, GPT-2, since 2020), False (the others)
     eps             ε: 10⁻⁶, 10⁻⁵, and 0 in Agarwal's
     eps_mode        σ + ε "outside" (Wojcik, Becker-Kahn), σ "none" (Agarwal), √(σ² + ε)
@@ -65,7 +65,7 @@ class Config(Settings):
                     (the others)
     pe_start        position of the first token, for sines: 1 (Wojcik, Lelarge, Agarwal),
                     0 (the others)
-    rope_base       of the angles: 10⁴, and 10⁶ in Qwen's and Mixtral's
+    rope_base       the base of the angles: 10⁴, and 10⁶ in Qwen's and Mixtral's
     rope_layout     which two entries turn together: "halves" in all; "interleaved"
     rope_scaling    a `RopeScaling`, as Llama 3 has; None in all presets
     embed_scale     embeddings times √d: True (Lei Mao, Vaswani, Gemma), False (the others)
@@ -90,7 +90,7 @@ class Config(Settings):
     @classmethod
     def lelarge(cls, vocab_size: int, **changes: Any) -> "Config":
         """Lelarge: pre-norm, one head with query, key and value biases, ε inside the
-        root; no positions, no last normalization.
+        root; no positions, no final normalization.
         """
         settings: dict[str, Any] = {
             "n_heads": 1,
@@ -212,8 +212,8 @@ class Config(Settings):
 
     @classmethod
     def qwen2(cls, vocab_size: int = 151936, **changes: Any) -> "Config":
-        """Qwen2 0.5B: as Llama, with shared heads, biases of queries, keys and values,
-        a larger base of the angles, and a tied unembedding.
+        """Qwen2 0.5B: like Llama, with shared heads, biases in queries, keys and
+        values, a larger base of the angles, and a tied unembedding.
         """
         settings: dict[str, Any] = {
             "d_model": 896,
@@ -251,7 +251,7 @@ class Config(Settings):
 
     @classmethod
     def mistral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
-        """Mistral 7B v0.1: as Llama, with shared heads and a window of 4,096 rows."""
+        """Mistral 7B v0.1: like Llama, with shared heads and a window of 4,096 rows."""
         settings: dict[str, Any] = {
             "d_model": 4096,
             "d_ff": 14336,
@@ -266,8 +266,8 @@ class Config(Settings):
 
     @classmethod
     def mixtral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
-        """Mixtral 8x7B: as Mistral, without the window, and with eight experts of which
-        each row uses two.
+        """Mixtral 8x7B: like Mistral, without the window, and with eight experts, of
+        which each row uses two.
         """
         settings: dict[str, Any] = {
             "d_model": 4096,
@@ -305,7 +305,7 @@ class Config(Settings):
 
 
 def expects_config(config: Config) -> Config:
-    """The config is one of this book; TypeError otherwise."""
+    """The config; TypeError unless it is a Config of this book."""
     got = type(config).__name__
     expects(isinstance(config, Config), "config", got, "a Config", TypeError)
     return config

@@ -36,8 +36,8 @@ class Settings:
     Wojcik's. (W-tlm-params, T-family)
 
     `eps_mode` is for layer norm (RMS norm has ε inside), `rope_…` for pe="rotary". A
-    dict given as `rope_scaling` becomes a `RopeScaling`, a number of numpy or torch
-    Python's own. ValueError or TypeError for a value that describes no model.
+    dict given as `rope_scaling` becomes a `RopeScaling`, and numbers of numpy or torch
+    become Python's own. ValueError or TypeError for a value that fits no model.
     """
 
     vocab_size: int  # V
@@ -49,7 +49,7 @@ class Settings:
     d_head: int | None = None  # None: d_model / n_heads
     activation: str = "relu"
     norm: str = "pre"  # "post": after each sum; "none": none inside the blocks
-    final_norm: bool = True  # whether N stands before Φ
+    final_norm: bool = True  # whether N comes before Φ
     variant: str = "sequential"  # how a block is wired
     eps: float = 1e-6
     eps_mode: str = "outside"  # σ + ε; "inside": √(σ² + ε); "none": σ
@@ -66,11 +66,11 @@ class Settings:
     norm_kind: str = "layer"  # "rms": the mean is not subtracted
     gated: bool = False  # True: φ(XW_G) ⊙ XW_1 inside the feed-forward layer
     ff_bias: bool = True  # biases in the feed-forward layer
-    n_experts: int | None = None  # E: so many gated layers instead of one
-    n_experts_used: int = 2  # of them, for each row
+    n_experts: int | None = None  # E: the number of gated layers; None: one layer
+    n_experts_used: int = 2  # how many of them each row uses
     window: int | None = None  # w: each row sees itself and the w − 1 before it
     qk_norm: bool = False  # RMS norm of the queries and keys of each head
-    rope_base: float = 10000.0  # of the angles
+    rope_base: float = 10000.0  # the base of the angles
     rope_layout: str = "halves"  # which two entries turn together
     rope_scaling: RopeScaling | None = None  # for texts longer than in training
 

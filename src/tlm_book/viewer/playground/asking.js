@@ -38,7 +38,7 @@ const press = (name, act) => { const button = make("button", { type: "button" },
 // Buttons: the questions of the prepared story, which can be asked of what the reader has made of it, too; and another story. `current` gives the story and the
 // question that stand there.
 function storyBar(stories, current, choose) {
-  const node = make("div", { class: "bar asked", role: "group", "aria-label": "questions of the story" });
+  const node = make("div", { class: "bar asked", role: "group", "aria-label": "questions about the story" });
   let place = 0;
   const stands = () => stories.findIndex((one) => one.story === current()[0]);
   const other = press("another story", () => {

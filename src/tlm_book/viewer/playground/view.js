@@ -233,7 +233,7 @@ function render({ model, el }) {
   for (const name of ["temperature", "top_k", "top_p"]) model.on(`change:${name}`, show);
   for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(ask); });
   mask.checked = model.get("causal");
-  const remove = frame({ el, label: "a model that answers while one types", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, make("div", { class: "bar" }, on), ...controls, list.node, depth.node] });
+  const remove = frame({ el, label: "a model that answers as you type", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, make("div", { class: "bar" }, on), ...controls, list.node, depth.node] });
   read();
   return () => { rest(); machine.close(); remove(); };
 }
