@@ -173,19 +173,31 @@ class Rotary(nn.Module):
         expects_shape("x", x, ("n", self.d_head))
         if self.cos.is_meta and not x.is_meta:
             self._fill(x)
-        cos, sin = self._angles(x.shape[-2], at)
-        if self.layout == "halves":
-            a, b = x.chunk(2, -1)
-            first = torch.addcmul(a * cos, b, sin, value=-1)
-            return torch.cat((first, torch.addcmul(b * cos, a, sin)), -1).to(x.dtype)
-        if torch.compiler.is_compiling():  # which has no complex numbers
-            a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
-            turned = torch.stack((a * cos - b * sin, a * sin + b * cos), -1)
-        else:
-            pairs = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
-            z = torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
-            turned = torch.view_as_real(z * torch.complex(cos, sin))
+        n = x.shape[-2]
+        if self.layout == "halves" or torch.compiler.is_compiling():
+            c, s = self.factors(n, at)
+            return torch.addcmul(x * c, self.swapped(x), s).to(x.dtype)
+        cos, sin = self._angles(n, at)  # complex numbers are quicker here
+        pairs = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
+        z = torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
+        turned = torch.view_as_real(z * torch.complex(cos, sin))
         return turned.flatten(-2).to(x.dtype)
+
+    def factors(
+        self, n: int, at: int | slice | Int[Tensor, "..."] = 0
+    ) -> tuple[Float[Tensor, "*rows k"], Float[Tensor, "*rows k"]]:
+        """(c, s): rows x at these positions become x ⊙ c + swapped(x) ⊙ s."""
+        cos, sin = self._angles(n, at)
+        if self.layout == "halves":
+            return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+        pairs = torch.stack((cos, cos), -1), torch.stack((-sin, sin), -1)
+        return pairs[0].flatten(-2), pairs[1].flatten(-2)
+
+    def swapped(self, x: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
+        """x with the two columns of each pair exchanged."""
+        if self.layout == "halves":
+            return x.roll(self.d_head // 2, -1)
+        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
     def _angles(
         self, n: int, at: int | slice | Int[Tensor, "..."]

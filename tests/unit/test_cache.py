@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tlm_book.inference import CachedModel
+from tlm_book.positional_encoding import Rotary
 from tlm_book.transformer_lm import Config, TransformerLM
 
 SIZES = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 4, "max_len": 300}
@@ -50,3 +51,10 @@ def test_what_is_selected_goes_on_growing():
     whole = CachedModel(model, compile=True)
     whole.read(texts[:1, :3])
     assert whole.cache[0].kept.shape[2] == 300  # a graph has fixed shapes
+
+
+def test_blocks_that_turn_differently_are_refused():
+    model = some(Config.llama(7, **SIZES))
+    model.blocks[1].attention.rotary = Rotary(2, 300, base=5.0)
+    with pytest.raises(ValueError, match="model: got other rotations, want one Rotary, shared by all blocks"):
+        CachedModel(model)

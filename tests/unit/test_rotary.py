@@ -48,6 +48,18 @@ def test_it_turns_as_transformers_does(d_head, base, scaling):
     assert torch.allclose(Rotary(d_head, 99, base, scaling=scaling)(x, at=7), wanted, atol=1e-4)
 
 
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_two_products_turn_the_rows(layout):
+    """As the module does, by whatever way positions are given."""
+    module, x = Rotary(6, 20, layout=layout).double(), torch.randn(2, 3, 5, 6, dtype=torch.double)
+    for at in (0, 4, slice(2, 7), torch.tensor([3, 1, 4, 1, 19]), torch.randint(20, (2, 1, 5))):
+        c, s = module.factors(5, at)
+        assert c.shape == s.shape and torch.allclose(x * c + module.swapped(x) * s, module(x, at), atol=1e-14)
+    assert torch.equal(module.swapped(module.swapped(x)), x) and not torch.equal(module.swapped(x), x)
+    with pytest.raises(ValueError, match="at: got 16, want 5 positions from 0 to 19"):
+        module.factors(5, 16)
+
+
 def test_the_tables_are_not_rounded_with_the_model():
     late = 100_000  # in bfloat16 this position would be off by hundreds, in float32 its angle by 0.004
     for to in (torch.float16, torch.bfloat16, torch.float32, torch.float64):

@@ -305,11 +305,7 @@ class CachedModel(RowLayers):
     ) -> Float[Tensor, "B V"]:
         at = self.cache[0].slot(where, n)
         attends = [partial(cache.append, at=at) for cache in self.cache]
-        turned = None
-        if self.config.pe == "rotary":
-            turned = where if isinstance(where, Tensor) else token.new_tensor([where])
-            turned = turned.expand(len(token))
-        x = self.through(self.embed(token, where), attends, turned)
+        x = self.through(self.embed(token, where), attends, where)
         return self.unembed(self.norm(x))
 
     @torch.inference_mode()

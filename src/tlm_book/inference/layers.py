@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -19,9 +20,11 @@ from tlm_book.feed_forward import (
 from tlm_book.inference.products import Product, Products, Rows
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
+from tlm_book.positional_encoding import Rotary
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
+    "Angles",
     "Turn",
 ]
 
@@ -29,9 +32,8 @@ __all__ = [
 # --- The implementation
 
 
-Turn = Callable[
-    [Float[Tensor, "rows a"], Int[Tensor, "rows"] | None], Float[Tensor, "rows a"]
-]
+Angles = tuple[Float[Tensor, "n 1 m k"], Float[Tensor, "n 1 m k"]]
+Turn = Callable[[Float[Tensor, "rows a"], Angles | None], Float[Tensor, "rows a"]]
 
 
 def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Product:
@@ -82,23 +84,25 @@ def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Produ
 
 def _turn(layer: MultiHeadAttention) -> Turn | None:
     """What is done to queries and keys before their product: normalization, then
-    rotation by the angles of their positions; None if nothing is done.
+    rotation by the given angles; None if nothing is done.
     """
     if layer.query_norm is None and layer.rotary is None:
         return None
     g, k, scale = layer.n_kv_heads, layer.d_head, _scale(layer)
-    r = layer.n_heads // g
+    r, rotary = layer.n_heads // g, layer.rotary
 
     def turn(
-        qkv: Float[Tensor, "rows a"], at: Int[Tensor, "rows"] | None
+        qkv: Float[Tensor, "rows a"], angles: Angles | None
     ) -> Float[Tensor, "rows a"]:
-        QK, V = qkv.view(-1, g, r + 2, k).split((r + 1, 1), dim=2)
+        X = qkv.view(-1, g, r + 2, k)
         if layer.query_norm is not None and layer.key_norm is not None:
-            Q, K = layer.query_norm(QK[:, :, :r]), layer.key_norm(QK[:, :, r:])
-            QK = torch.cat((scale * Q, K), dim=2)  # the norm would undo a scale in W_Q
-        if layer.rotary is not None:
-            QK = layer.rotary(QK.movedim(0, 2), at).movedim(2, 0)
-        return torch.cat((QK, V), dim=2).flatten(1)
+            Q, K, V = X.split((r, 1, 1), dim=2)
+            Q = scale * layer.query_norm(Q)  # the norm would undo a scale in W_Q
+            X = torch.cat((Q, layer.key_norm(K), V), dim=2)
+        if isinstance(rotary, Rotary) and angles is not None:
+            c, s = angles
+            X = torch.addcmul(X * c, rotary.swapped(X), s).to(qkv.dtype)
+        return X.flatten(1)
 
     return turn
 
@@ -155,12 +159,12 @@ class _Block:
         self,
         x: Float[Tensor, "rows d"],
         attend: Rows,
-        at: Int[Tensor, "rows"] | None = None,
+        angles: Angles | None = None,
     ) -> Float[Tensor, "rows d"]:
         if self.norm == "post":
-            x = self.norm_attention(x + self.heads(x, attend, at))
+            x = self.norm_attention(x + self.heads(x, attend, angles))
             return self.norm_feed_forward(x + self.mlp(x))
-        attended = self.heads(self.norm_attention(x), attend, at)
+        attended = self.heads(self.norm_attention(x), attend, angles)
         if self.variant == "parallel":
             return x + attended + self.mlp(self.norm_feed_forward(x))
         y = x + attended
@@ -168,10 +172,10 @@ class _Block:
         return (x if self.variant == "simplified" else y) + mlp_out
 
     def heads(
-        self, x: Float[Tensor, "rows d"], attend: Rows, at: Int[Tensor, "rows"] | None
+        self, x: Float[Tensor, "rows d"], attend: Rows, angles: Angles | None
     ) -> Float[Tensor, "rows d"]:
         qkv = self.qkv(x)
-        return self.out(attend(qkv if self.turn is None else self.turn(qkv, at)))
+        return self.out(attend(qkv if self.turn is None else self.turn(qkv, angles)))
 
 
 def expects_model(model: TransformerLM) -> None:
@@ -187,6 +191,17 @@ def _expects_no_hooks(model: TransformerLM) -> None:
     for name, part in model.named_modules():
         if part._forward_hooks or part._forward_pre_hooks:
             refuse("model", f"hooks on {name or 'the model'}", wants)
+
+
+def _one_rotary(model: TransformerLM) -> Rotary | None:
+    """The rotation that all blocks share, None without one; ValueError for several."""
+    found = {block.attention.rotary for block in model.blocks}
+    if found == {None}:
+        return None
+    (rotary, *others) = found
+    right = isinstance(rotary, Rotary) and not others
+    expects(right, "model", "other rotations", "one Rotary, shared by all blocks")
+    return cast(Rotary, rotary)
 
 
 class RowLayers:
@@ -205,6 +220,7 @@ class RowLayers:
         added = c.pe not in ("none", "rotary")
         self.P = model.position.table.detach().clone() if added else None
         self.blocks = [_Block(block, products) for block in model.blocks]
+        self.rotary = _one_rotary(model)
         self.norm = _normalizer(model.norm)
         self.unembed = _product(model.unembedding, products, keep=True)
 
@@ -218,8 +234,20 @@ class RowLayers:
         self,
         x: Float[Tensor, "rows d"],
         attends: Iterable[Rows],
-        at: Int[Tensor, "rows"] | None,
+        at: int | Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows d"]:
+        angles = self.angles(at)  # the same in all blocks
         for block, attend in zip(self.blocks, attends):
-            x = block(x, attend, at)
+            x = block(x, attend, angles)
         return x
+
+    def angles(self, at: int | Int[Tensor, "rows"]) -> Angles | None:
+        """The factors of the rotation for queries, key and value of a group, the last
+        of which is not turned: (1 or rows, 1, r + 2, k).
+        """
+        if self.rotary is None:
+            return None
+        turned = 1 + self.config.n_heads // self.config.kv_heads
+        c, s = (t[:, None, None] for t in self.rotary.factors(1, at))
+        c = torch.cat((c.expand(-1, -1, turned, -1), torch.ones_like(c)), 2)
+        return c, torch.cat((s.expand(-1, -1, turned, -1), torch.zeros_like(s)), 2)
