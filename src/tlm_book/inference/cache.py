@@ -225,8 +225,9 @@ class CachedModel(RowLayers):
     `products`: the form of the products of a step, "auto" for the quickest, found by
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
     (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
-    for attention without the mask, for hooks and for unknown names. It uses only a
-    layer's weights; a subclass's `forward` is not called.
+    for attention without the mask, for hooks, for blocks that rotate differently and
+    for unknown names. It uses a
+    layer's weights; a subclass's `forward` need not be called.
 
     The scores are inference tensors: `clone` those through which gradients are to flow.
     """

@@ -54,7 +54,7 @@ def generate(
                  text); or a list of texts of any lengths, for which a list is returned. The result is int64, or of the tensor's
                  type if that can hold every token
     start        marker that the model reads before the tokens (it is not returned)
-    stop         one token or several, the first of which ends a text; in a tensor,
+    stop         one token or several: the first that is written ends a text; in a tensor,
                  the text is filled up with that token, in a list it ends there
     generator    source of the uniform numbers; None: torch's global one
     on_overflow  "error", or "slide" to read the last tokens that fit: see `window`

@@ -206,8 +206,8 @@ def _one_rotary(model: TransformerLM) -> Rotary | None:
 
 class RowLayers:
     """The model's layers, made ready to read row by row; `attends` holds what is done
-    to (cQ, K, V), block by block. It uses only the layers' weights: neither their
-    `forward` nor hooks are called.
+    to (cQ, K, V), block by block. It uses the layers' weights: their `forward` need
+    not be called, and hooks are refused.
     """
 
     def __init__(self, model: TransformerLM, products: Products) -> None:

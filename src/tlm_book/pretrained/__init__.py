@@ -5,7 +5,7 @@
 
 Written by hand, except for `names`: the tables of names, which the chapter explains and exports. `files` reads and writes the
 folders, `hub` fetches them, `settings` checks for what the book's models cannot do; `gpt2`, `llama` with
-`llama_settings`, and `marian` with `marian_text` are the kinds of model; `kinds` reads and writes any of them.
+`llama_settings`, and `marian` with `marian_text` are the kinds of model; `kinds` reads any of them and writes all but Marian.
 """
 
 from tlm_book.pretrained.gpt2 import gpt2_config, load_gpt2, save_gpt2

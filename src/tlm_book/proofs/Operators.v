@@ -77,7 +77,8 @@ Proof.
     + apply nth_error_None. rewrite height. now apply nth_error_None.
 Qed.
 
-(* W-rowwise-implies-ar. "If T(X)[i] = t(X[i]), take t_i = t for all i. If T(X)[i] = t_i(X[i]), cut off the rows behind." *)
+(* W-rowwise-implies-ar. "If T(X)[i] = t(X[i]), take t_i = t for all i. If T(X)[i] = t_i(X[i]), then f_i(x_0, …, x_i) =
+   t_i(x_i) will do." *)
 Lemma rowwise_is_indexed {A B} (T : operator A B) : rowwise T -> indexed_rowwise T.
 Proof. intros [t H]. exists (fun _ => t). intro X. now rewrite H, map_rows_map. Qed.
 Lemma indexed_is_autoregressive {A B} (T : operator A B) : indexed_rowwise T -> autoregressive T.
@@ -125,8 +126,8 @@ Proof.
     rewrite firstn_app, firstn_of_firstn by lia. replace (S i - length (firstn m X)) with 0 by lia. apply app_nil_r.
 Qed.
 
-(* T-rowwise-iff. "Let P exchange the rows 0 and i. Equivariance moves the row we want to the front, and being
-   autoregressive cuts off all others: T(X)[i] = (Π T(X))[0] = T(ΠX)[0] = T((ΠX)[:1])[0] = T(X[i:i+1])[0]." *)
+(* T-rowwise-iff. "Let P exchange the rows 0 and i. Equivariance moves the row we want to the front, and since T is
+   autoregressive, all others can be cut off: T(X)[i] = (Π T(X))[0] = T(ΠX)[0] = T((ΠX)[:1])[0] = T(X[i:i+1])[0]." *)
 Definition exchange i k := if k =? 0 then i else if k =? i then 0 else k.
 
 Lemma exchange_injective i : FinFun.Injective (exchange i).
@@ -178,7 +179,7 @@ Lemma side_by_side_autoregressive {A B C D} (f : B -> C -> D) (S : operator A B)
   autoregressive S -> autoregressive T -> autoregressive (side_by_side f S T).
 Proof. intros s t X i. cbn. now rewrite s, t, <- combine_firstn, firstn_map. Qed.
 
-(* T-closure-kinds. "The constructions have the maps s_i∘t_i, s_i + t_i, [s_i, t_i], …, x + t_i(x). If s_i and t_i do not
+(* T-closure-kinds. "The constructions then have the maps s_i∘t_i, s_i + t_i, [s_i, t_i], …, x + t_i(x). If s_i and t_i do not
    depend on i, neither do these." *)
 Lemma compose_rowwise {A B C} (S : operator B C) (T : operator A B) : rowwise S -> rowwise T -> rowwise (compose S T).
 Proof. intros [s Hs] [t Ht]. exists (fun x => s (t x)). intro X. cbn. now rewrite Ht, Hs, map_map. Qed.
@@ -315,7 +316,7 @@ Corollary token_choice_rowwise {A B N} (route : A -> N) (expert : N -> A -> B) (
   (forall X, T X = map (fun x => expert (route x) x) X) -> rowwise T.
 Proof. intro H. now exists (fun x => expert (route x) x). Qed.
 
-(* T-equivariant-pattern, 1: without the mask, for a `soft` that does not ask for the order of the scores. *)
+(* T-equivariant-pattern, 1: without the mask, for a `soft` that does not depend on the order of the scores. *)
 Definition open_softmax {R Q K E W} (none : W) (score : Q -> K -> E) (soft : E -> list E -> W)
   (q : operator R Q) (k : operator R K) : pattern R W := fun X i j =>
   match nth_error (q X) i, nth_error (k X) j with
@@ -384,7 +385,7 @@ Qed.
 Lemma expert_choice_looks_ahead : ~ autoregressive expert_choice.
 Proof. intro H. specialize (H [1; 2] 1). discriminate H. Qed.
 
-(* T-equivariant-pattern: with the mask, 1 fails. Even where all scores are equal, row 0 hears itself alone. *)
+(* T-equivariant-pattern: with the mask, 1 fails. Even where all scores are equal, row 0 sees only itself. *)
 Definition equal_weights : pattern nat nat := masked_softmax 0 (fun _ _ _ _ => 0) (fun _ _ _ => 1) identity identity.
 Lemma masked_softmax_is_not_equivariant : ~ equivariant_pattern equal_weights.
 Proof.

@@ -5,7 +5,7 @@
     tokenizer.encode("the tea")
 
 Written by hand, except for `bpe`: the rules, which the chapter explains and exports. `engine` follows the same rules quickly, `vocabulary`
-has the tokens and their bytes, `tokenizer` puts these together; `rust` compares and trains with the engines `tokenizers` and `tiktoken`,
+has the tokens and their bytes, `tokenizer` puts these together; `rust` checks the engines `tokenizers` and `tiktoken` and trains with the first,
 `bridges` converts tokenizers to and from them; `json_file` and `json_parts` read a tokenizer.json of the hub; `files` reads and writes files,
 `corpus` is the book's own.
 """

@@ -73,7 +73,7 @@ class HubTokenizer(Tokens):
     """The tokenizer that a tokenizer.json describes: it gives the tokens of the library tokenizers, without that library.
 
     state     the file's content, as `json.loads` gives it
-    size      the least number of tokens; those beyond the file's own stand for no text. (Models like Qwen's have more rows
+    size      the number of tokens, 0 for the file's own; those beyond these stand for no text. (Models like Qwen's have more rows
               than tokens, for the sake of round numbers.)
     start     the token before a text; None: the one that the file puts there, else the first special
     stop      the token that ends a text; None: start
@@ -202,8 +202,8 @@ class HubTokenizer(Tokens):
     # Text to tokens
 
     def encode(self, text: str, *, allowed_special: Collection[str] = (), add_special_tokens: bool = False) -> list[int]:
-        """The tokens of a text. A special's name is ordinary text unless `allowed_special` contains it; `add_special_tokens` puts the tokens
-        around the text that the file asks for, such as <s>. The name of an added token that is not a special always becomes that token.
+        """The tokens of a text. A special's name is ordinary text unless `allowed_special` contains it; `add_special_tokens` puts around the
+        text the tokens that the file asks for, such as <s>. The name of an added token that is not a special always becomes that token.
 
         TypeError if `text` is not a str; ValueError for a lone surrogate or an unknown special."""
         expects_several("allowed_special", allowed_special, "a collection of names", Collection)

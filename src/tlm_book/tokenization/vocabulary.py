@@ -90,7 +90,7 @@ class Vocabulary(Tokens):
     ids      for another numbering: token t of `merges` is known outside as ids[t], a permutation of 0, …, V − 1
     start    the first special's token: start marker and document separator; ValueError if there is no special
 
-    Only `merges` uses the numbers 256 + k. All methods, `specials` and `start` use the numbers in `ids`.
+    Only `merges` uses the numbering above. All methods, `specials` and `start` use the numbers in `ids`.
 
     ValueError if a merge uses a token that does not come before it, if a merge or a special occurs twice, if a special's name is empty or
     not printable, if all tokens together would have more than MOST_BYTES bytes, or if `ids` is not a permutation; TypeError for arguments of

@@ -216,7 +216,7 @@ def _of_kind(usual: Config, size: Size) -> Config:
 
 
 BEST_RATE, ITS_WIDTH = 4e-3, 128  # for wider models the best rate is lower
-PRESETS_RATE = 1.5e-3  # the highest rate at which all presets train well
+PRESETS_RATE = 1.5e-3  # the highest rate that all presets tolerate
 
 
 def recipe(size: Size, **changes: Any) -> TrainConfig:

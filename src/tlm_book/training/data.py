@@ -43,7 +43,7 @@ def is_held_out(i: int, fraction: float, seed: int) -> bool:
     return i == 1 if i < 2 else np.random.default_rng((seed, i)).random() < fraction
 
 
-TOKENIZER_TEXT = 5_000_000  # the tokenizer is learned from at most this many characters
+TOKENIZER_TEXT = 5_000_000  # of a longer text, the tokenizer is learned from documents chosen at random, of about this many characters together
 
 
 def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokenizer:

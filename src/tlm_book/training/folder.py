@@ -1,4 +1,4 @@
-"""A model on disk: a folder with its settings, weights, tokenizer and log, all of them checked when read. Written by hand."""
+"""A model on disk: a folder with its settings, weights, tokenizer and log; what is read is checked. Written by hand."""
 
 import dataclasses
 import json

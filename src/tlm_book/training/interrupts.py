@@ -15,7 +15,7 @@ __all__ = ["stop_signal"]
 @contextlib.contextmanager
 def stop_signal(dist: DistContext) -> Iterator[Callable[[], bool]]:
     """A function that tells whether Ctrl-C has been pressed in any of the processes; each process asks it after each step. A second Ctrl-C
-    interrupts at once. Only the main thread notices Ctrl-C; on leaving the context, it does again what it did before.
+    interrupts at once. Only the main thread notices Ctrl-C; on leaving the context, Ctrl-C does again what it did before.
     """
     pressed = False
 

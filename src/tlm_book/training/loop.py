@@ -97,7 +97,7 @@ def evaluate(
 
 class Diverged(ValueError):
     """A loss or a gradient is not finite at `step`; `result` is what `train` had until
-    then, if anything. `what` names it and its value. (T-diverged)
+    then, if anything. `what` says which, with its value. (T-diverged)
     """
 
     def __init__(self, what: str, n: int, config: TrainConfig, step: int) -> None:

@@ -211,7 +211,7 @@ class Pace:
 
 
 def aim_at(minutes: float | None, steps: bool, device: torch.device, began: float) -> Aim | None:
-    """The time that a new run aims at, or None. ValueError for a time given with a number of steps, or for a run that several processes share."""
+    """The time that a new run aims at, or None. ValueError for a time given with a number of steps, or given for a run that several processes share."""
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     if minutes is not None:
         expects(not steps, "minutes", minutes, "none beside a number of steps")

@@ -48,6 +48,7 @@ from tlm_book.training.distributed import (
 from tlm_book.training.folder import TOKENIZER, save
 from tlm_book.training.job import (
     JOB,
+    STATE,
     Begin,
     Job,
     begin_with,
@@ -91,7 +92,7 @@ class RunReport:
     unigram: float
     tokens_per_second: float
     mfu: float
-    n_files: int | None = None  # text files; None: the text came from memory
+    n_files: int | None = None  # text files; None: the text came from memory, or is gone
     held_out_characters: int | None = None  # None: the run was begun before they were counted
 
     def bits_per_byte(self, loss: float) -> float:
@@ -118,8 +119,7 @@ class RunReport:
             *(f"  {name:38}  {loss:14.3f}  {self.bits_per_byte(loss):13.3f}{self._of_characters(loss)}" for name, loss in rows.items()),
             f"speed: {self.tokens_per_second:,.0f} tokens per second, {100 * self.mfu:.0f} % of what products of large matrices reach here",
             f"files: {self.folder}{os.sep}config.json, model.safetensors, tokenizer.json, log.jsonl, log.csv"
-            + (", run.json, state.safetensors" if self.n_files else "")
-            + (f", {CURVES}" if (self.folder / CURVES).exists() else ""),
+            + "".join(f", {name}" for name in (JOB, STATE, CURVES) if (self.folder / name).exists()),
         ]
         better = [name for name, loss in list(rows.items())[1:] if self.loss >= loss]
         if better:
@@ -312,7 +312,7 @@ def train_files(
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
     Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
-    any that is given must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
+    `data`, `preset`, `begin`, `tokenizer` and `choices`, if given, must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
     rate that a run of that many steps has there.
 
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to start from: a folder that
