@@ -101,7 +101,7 @@ def test_what_an_answer_does_is_said_plainly(monkeypatch):
     assert "changes its input" in check("operators-1", spoils).hint
     assert "ZeroDivisionError" in check("operators-1", zero_division).hint and "shape (3, 3)" in check("operators-1", zero_division).hint
     assert "Is there a `return`?" in check("operators-1", lambda Y: None).hint
-    assert "The answer is a function" in check("operators-1", np.eye(3)).hint
+    assert "The answer must be a function" in check("operators-1", np.eye(3)).hint
     assert "takes 0 positional arguments" in check("operators-1", lambda: 0).hint
 
 
@@ -116,10 +116,10 @@ def test_nothing_that_an_answer_does_is_raised(capsys):
 
     assert "It raises SystemExit" in check("attention-1", lambda q, k: sys.exit(3)).hint
     assert "RecursionError" in check("attention-1", functools.partial(lambda f, q, k: f(f, q, k), lambda f, q, k: f(f, q, k))).hint
-    assert "it is generator, and numbers are wanted" in check("attention-1", lambda q, k: (i for i in range(3))).hint
+    assert "its type is generator, but numbers are wanted" in check("attention-1", lambda q, k: (i for i in range(3))).hint
     assert "cannot be compared with what is wanted: that raises RuntimeError" in check("attention-1", lambda q, k: Odd()).hint
     assert "cannot be compared" in check("attention-1", lambda q, k: torch.ones((), device="meta")).hint
-    assert "too great to be compared" in check("attention-1", lambda q, k: 10**400).hint
+    assert "too large to be compared" in check("attention-1", lambda q, k: 10**400).hint
     assert "cannot be compared" in check("auditing-3", lambda *_: sys.exit(3)).hint
     assert "not the right number" in check("attention-1", lambda q, k: print("0.5") or float(bool(check("attention-1", lambda q, k: 0.5)))).hint
     assert not capsys.readouterr().err
@@ -129,12 +129,12 @@ def test_nothing_that_an_answer_does_is_raised(capsys):
 
 @pytest.mark.parametrize(("wrong", "words"), [
     (lambda Y: np.cumsum(Y, axis=0).T, "it is the transpose of what is wanted"),
-    (lambda Y: np.cumsum(Y, axis=0)[:1], "it has shape (1, 3), and (3, 3) is wanted"),
+    (lambda Y: np.cumsum(Y, axis=0)[:1], "it has shape (1, 3), but (3, 3) is wanted"),
     (lambda Y: -np.cumsum(Y, axis=0), "the sign is wrong"),
     (lambda Y: 3 * np.cumsum(Y, axis=0), "3 times what is wanted"),
     (lambda Y: np.cumsum(Y, axis=0) + 2, "off by 2"),
     (lambda Y: np.cumsum(Y, axis=0)[::-1], "in reverse order"),
-    (lambda Y: np.cumsum(Y, axis=0) * np.append(np.ones(len(Y) - 1), 2)[:, None], "2 of 3 rows are right, row 2 is the first that is not"),
+    (lambda Y: np.cumsum(Y, axis=0) * np.append(np.ones(len(Y) - 1), 2)[:, None], "2 of 3 rows are right; row 2 is the first that is not"),
     (lambda Y: np.cumsum(Y, axis=0).round(4), "nearly right"),
     (lambda Y: np.cumsum(Y, axis=0) / 0 if len(Y) > 3 else np.cumsum(Y, axis=0), "Right for 3 of 6 inputs"),
     (lambda Y: Y if len(Y) == 1 else Y**2, "Right for 1 of 6 inputs"),
@@ -164,7 +164,7 @@ def test_an_exercise_that_is_not_there_is_named(name, words):
 def test_numbers_that_are_wanted_one_by_one_may_come_as_an_array():
     for right in ((1, 6), [1, 6], np.array([1.0, 6.0]), torch.tensor([1.0, 6.0])):
         assert grading.difference(right, (1, 6)) == ""
-    assert grading.difference(np.array([1.0, 7.0]), (1, 6)) and "no tuple of 2" in grading.difference(np.ones(3), (1, 6))
+    assert grading.difference(np.array([1.0, 7.0]), (1, 6)) and "not a tuple of length 2" in grading.difference(np.ones(3), (1, 6))
 
 
 def test_a_pattern_drawn_anew_each_time_is_refused():

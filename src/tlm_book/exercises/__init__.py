@@ -52,7 +52,7 @@ def check(exercise: str, answer: Any) -> Grade:
     `exercise` is the chapter's name and the number of the exercise, such as "attention-3".
     `answer` is what the exercise asks for: a function, a number, a set, an array, a counterexample.
     The result is true when the answer is right, and says what is wrong otherwise. An answer that raises,
-    runs too long or changes its input is wrong; nothing that it does is raised here.
+    runs too long or changes its input is wrong; no exception of its own reaches the caller.
     Errors: ValueError for an exercise that the book does not have, TypeError for a name that is not a text.
 
     >>> check("attention-1", lambda q, k: 0.5)

@@ -83,11 +83,12 @@ def of_the_jacobian() -> tuple[float, float, float]:
 
 EXERCISES = [
     function(
-        "a function `weight(q, k) -> float`: with queries q and keys k of shape (2, d), what row 1 gives to itself",
+        "a function `weight(q, k) -> float`: the weight that row 1 gives to itself, for queries q and keys k of shape (2, d)",
         lambda rng, n: (rng.normal(size=(2, n)), rng.normal(size=(2, n))),
         lambda q, k: float(attention_pattern(q, k)[1, 1]),
         {
-            "This is what row 1 gives to row 0: the difference is turned round.": lambda q, k: logistic(q[1] @ (k[0] - k[1]) / np.sqrt(len(q[1]))),
+            "This is what row 1 gives to row 0: the difference of the keys has the wrong sign.":
+                lambda q, k: logistic(q[1] @ (k[0] - k[1]) / np.sqrt(len(q[1]))),
             "The scores are not divided by the root of the width: right for width 1.": lambda q, k: logistic(q[1] @ (k[1] - k[0])),
             "The scores are divided by the width, not by its root.": lambda q, k: logistic(q[1] @ (k[1] - k[0]) / len(q[1])),
             "The score of row 0 is left out.": lambda q, k: logistic(q[1] @ k[1] / np.sqrt(len(q[1]))),
@@ -100,25 +101,26 @@ EXERCISES = [
         {
             "With W_V = 0 there is nothing to average.": lambda d: (zeros(d), zeros(d), zeros(d)),
             "All weights of a row have to be equal, whatever X is. Here the scores differ.": lambda d: (eye(d), eye(d), eye(d)),
-            "The weights are equal now. But each value is to be the row itself: right for d = 1.":
+            "The weights are equal now, but each value has to be the row itself: right for d = 1 only.":
                 lambda d: (zeros(d), eye(d), np.ones((d, d))),
             "Equal numbers in W_Q and W_K do not make equal scores.": lambda d: (np.ones((d, d)), np.ones((d, d)), eye(d)),
         },
         through=lambda out, d: averaged(d, *out),
     ),
     function(
-        "a function `one_pass(q, K, V)` for one query q of shape (k,), keys (m, k) and values (m, v), without mask; scores may be in the thousands",
+        "a function `one_pass(q, K, V)` that returns this row for one query q of shape (k,), keys K of shape (m, k) and values V of shape (m, v),"
+        " without the mask; scores may be in the thousands",
         lambda rng, n: ((1000 if n % 2 else 1) * rng.normal(size=4), rng.normal(size=(n, 4)), rng.normal(size=(n, 2))),
         lambda q, K, V: attention(q[None], K, V, causal=False)[0],
         {
             "When a new largest score comes, the old sums have to be made relative to it.": without_rescaling,
-            "The sum of the exponentials is made relative to the new maximum, the weighted sum of values is not.": half_rescaled,
+            "The sum of the exponentials is made relative to the new maximum, but the weighted sum of values is not.": half_rescaled,
             "The scores are not divided by the root of the width.": lambda q, K, V: softmax((K @ q)[None])[0] @ V,
-            "exp overflows: without the largest score it cannot be done.": naive,
+            "exp overflows if the largest score is not subtracted.": naive,
         },
     ),
     function(
-        "a function `scale(n, g)`: the smallest c that is enough for all n scores whose largest is ahead by at least g",
+        "a function `scale(n, g)`: the smallest c that is enough for any n scores whose largest is ahead by at least g",
         [(2, 1.0), (10, 1.0), (3, 0.2), (1000, 5.0), (5, 3.0)],
         lambda n, g: sharp(n, g),
         {
@@ -131,35 +133,35 @@ EXERCISES = [
         tol=1e-7,
     ),
     function(
-        "a function `query(p, K)`: for wide enough keys K, of shape (m, k), the query that gives them the weights p, where scores are not scaled",
+        "a function `query(p, K)`: a query that gives keys K of shape (m, k), with k ≥ m − 1, the weights p; the scores are not scaled",
         fixed_keys,
         lambda p, K: p,
         {
-            "The scores are to be log p, not p.": lambda p, K: np.linalg.lstsq(K, p, rcond=None)[0],
-            "Each key has a score of its own, and that one is exp of what is wanted.": lambda p, K: np.linalg.lstsq(K, np.exp(p), rcond=None)[0],
+            "The scores have to be log p, not p.": lambda p, K: np.linalg.lstsq(K, p, rcond=None)[0],
+            "Softmax itself takes exp: the scores have to be log p, not exp p.": lambda p, K: np.linalg.lstsq(K, np.exp(p), rcond=None)[0],
             "Scores are not divided by √k here.": lambda p, K: np.linalg.lstsq(K, np.log(p), rcond=None)[0] * np.sqrt(K.shape[1]),
-            "The nearest average of keys is not it: weights come from scores.": lambda p, K: p @ K,
+            "The query is not the weighted average of the keys: weights come from scores.": lambda p, K: p @ K,
         },
         through=lambda out, p, K: attention_pattern(np.asarray(out, dtype=float)[None], K, causal=False, scale=1.0)[0],
     ),
     holds(
-        "a function `pattern(X)` of your own: lower triangular, its entries at least 0, its rows of sum 1, and yet no causal pattern",
+        "a function `pattern(X)` of your own: lower triangular, with entries at least 0 and rows that sum to 1, and yet not a causal pattern",
         triangular,
         [lambda X: masked_softmax(X @ X.T), lambda X: softmax(X @ X.T), lambda X: np.tril(softmax(X @ X.T)),
          lambda X: masked_softmax((X @ X.T).T * 0), lambda X: np.tril(np.ones((len(X), len(X)))) / len(X)],
     ),
     value(
-        "the two numbers",
+        "the two numbers of the result",
         weighed,
         {
             "The scores are divided by the root of the width, which is 2.": (0.4, 7.2),
             "The two weights are exchanged.": (3, 2),
-            "The weights are exponentials of the scores, not the scores.": (0, 8),
+            "The weights come from the exponentials of the scores, not from the scores themselves.": (0, 8),
             "The exponentials are not divided by their sum.": (4, 24),
         },
     ),
     value(
-        "the three numbers",
+        "the three numbers, in this order",
         of_the_jacobian,
         {
             "A weight falls when another score grows.": (1 / 4, 1 / 8, 5 / 8),

@@ -35,8 +35,8 @@ def forgetful(step: Any) -> Iterator[tuple[str, object]]:
     yield "The audit finds no difference: this cache forgets nothing, or too little to be seen.", not report.ok
     leak = report.leaks[0]
     yield f"The fault is one of {leak.fault}; it should be one of the cache.", leak.fault == "cache"
-    yield f"The cache is wrong by {leak.size:.1g}: more than a billionth of the sum and a few steps.", leak.size < 1e-8
-    yield f"The cache is wrong by {leak.size:.1g}: less than a billionth of the sum.", leak.size > 1e-10
+    yield f"The cache is wrong by {leak.size:.1g}: too much for a billionth of the sum over a few steps.", leak.size < 1e-8
+    yield f"The cache is wrong by {leak.size:.1g}: too little for a billionth of the sum.", leak.size > 1e-10
 
 
 class Counted:
@@ -60,8 +60,8 @@ def finder(find: Any) -> Iterator[tuple[str, object]]:
         calls: list[int] = []
         found = call(find, Counted(c, j, calls), torch.randn(n, 3, generator=torch.Generator().manual_seed(n)))
         most = 2 * (n - 1).bit_length() + 1
-        yield f"It names another row (n = {n}): row {found}.", found == c
-        yield f"It runs the operator {len(calls)} times for n = {n}; {most} are enough, the unchanged rows among them.", len(calls) <= most
+        yield f"It names the wrong row (n = {n}): row {found}.", found == c
+        yield f"It runs the operator {len(calls)} times for n = {n}; {most} are enough, the run on X itself included.", len(calls) <= most
 
 
 def by_rows(T: Callable[[Tensor], Tensor], X: Tensor) -> int:

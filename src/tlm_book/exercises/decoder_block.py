@@ -59,7 +59,7 @@ def stacked_once(T: Map, DB: Map, RC: Any, RF: Any, L: int) -> np.ndarray:
     RC.calls = RF.calls = 0
     result = T(np.random.default_rng(L).normal(size=(4, 3)))
     if max(RC.calls, RF.calls) > 1:
-        raise WrongAnswer(f"For L = {L} RC is used {RC.calls} times and RF {RF.calls} times. Each is used once; DB does the rest.")
+        raise WrongAnswer(f"For L = {L} RC is used {RC.calls} times and RF {RF.calls} times. Use each only once; DB does the rest.")
     return result
 
 
@@ -120,7 +120,7 @@ def same_without_residuals(pair: Any) -> Iterator[tuple[str, object]]:
         return feed_forward(layer_norm(seen, **w["N_ff"]), **w["FF"])
 
     yield "F(C(X)) and F(C(Y)) are not the same.", agree(bare(X), bare(Y), 1e-3)
-    yield "The block, too, gives the same for both.", not agree(decoder_block(X, w), decoder_block(Y, w), 1e-3)
+    yield "The block itself gives the same for both.", not agree(decoder_block(X, w), decoder_block(Y, w), 1e-3)
 
 
 def today(d: int, h: int, g: int, k: int, f: int, E: int, m: int, router: int = 1, norms: int = 2, matrices: int = 3) -> tuple[int, int]:
@@ -129,40 +129,40 @@ def today(d: int, h: int, g: int, k: int, f: int, E: int, m: int, router: int = 
 
 EXERCISES = [
     function(
-        "a function `count(d, f)` that returns the three numbers: attention, feed-forward, normalization",
+        "a function `count(d, f)`, f for d_ff, that returns the three numbers of weights: attention, feed-forward, normalization",
         [(8, 16), (12, 5), (512, 2048), (1, 1)],
         counted,
         {
-            "Queries, keys and values have no biases in the article's block.": lambda d, f: (4 * d * d + 4 * d, 2 * d * f + f + d, 4 * d),
+            "Queries, keys and values have no biases in Wojcik's block.": lambda d, f: (4 * d * d + 4 * d, 2 * d * f + f + d, 4 * d),
             "The output matrix has a bias.": lambda d, f: (4 * d * d, 2 * d * f + f + d, 4 * d),
             "There are two normalization layers, with a gain and a bias each.": lambda d, f: (4 * d * d + d, 2 * d * f + f + d, 2 * d),
             "The feed-forward layer has two biases.": lambda d, f: (4 * d * d + d, 2 * d * f, 4 * d),
         },
     ),
     function(
-        "a function `limit(F, C, X)`: what the difference, sequential less parallel, divided by t² tends to, for smooth F and C"
+        "a function `limit(F, C, X)` that returns this limit, the difference being sequential minus parallel, for smooth F and C"
         " (a difference quotient will do)",
         some_maps,
         leading,
         {
-            "The roles are exchanged: the feed-forward layer comes second and hears what attention has added.":
+            "The roles are exchanged: the feed-forward layer comes second and reads what attention has added.":
                 lambda F, C, X: slope(C, X, F(X)),
-            "This is the difference for t = 1, not its limit.": lambda F, C, X: F(X + C(X)) - F(X),
-            "The change of F along the rows themselves? The sequential block adds tC(X) to them.": lambda F, C, X: slope(F, X, X),
-            "The sign is wrong: sequential less parallel.": lambda F, C, X: -slope(F, X, C(X)),
+            "This is the difference for t = 1, not the limit.": lambda F, C, X: F(X + C(X)) - F(X),
+            "This is the change of F in the direction X. But what the sequential block adds to X is tC(X).": lambda F, C, X: slope(F, X, X),
+            "The sign is wrong: sequential minus parallel is wanted.": lambda F, C, X: -slope(F, X, C(X)),
         },
         tol=1e-4,
     ),
     function(
-        "a function `stack(DB, RC, RF, L)` that returns the operator X ↦ (DB* ∘ … ∘ DB*)(X) of L blocks, made from RC = Res(C) and"
-        " RF = Res(F), each used once, and DB",
+        "a function `stack(DB, RC, RF, L)` that returns the operator X ↦ (DB* ∘ … ∘ DB*)(X) of L blocks, made from DB and from"
+        " RC = Res(C) and RF = Res(F), each of these two used once",
         some_layers,
         other_way,
         {
             "This is the stack of L blocks DB.": stacked("DB"),
             "One DB too many: count the C's.": stacked("F", "DB", "C"),
             "The loose ends are exchanged: DB* begins with F.": stacked("C", "DB-", "F"),
-            "A DB is missing for each but one: this is one block DB*.": stacked("F", "C"),
+            "This is a single block DB*: between the loose ends the blocks DB are missing.": stacked("F", "C"),
             "": lambda DB, RC, RF, L: functools.reduce(lambda T, _: lambda X: RC(RF(T(X))), range(L), lambda X: X),
         },
         through=stacked_once,
@@ -173,9 +173,9 @@ EXERCISES = [
         lambda f, Z: Z,
         {
             "One step is not enough.": repeated(lambda Z: Z, 1),
-            "A few steps give a few digits; go on until nothing moves.": repeated(lambda Z: Z, 10),
-            "This is f(Z) taken away, and then added at another place: f has to be taken at X.": lambda f, Z: Z - f(Z - f(0 * Z)),
-            "This goes forwards: Z + f(Z).": lambda f, Z: Z + f(Z),
+            "A few steps give only a few digits; go on until nothing changes.": repeated(lambda Z: Z, 10),
+            "These are two steps from X = 0; many more are needed.": lambda f, Z: Z - f(Z - f(0 * Z)),
+            "This goes forward: it is Z + f(Z).": lambda f, Z: Z + f(Z),
         },
         through=lambda X, f, Z: X + f(X),
     ),
@@ -185,12 +185,12 @@ EXERCISES = [
         {
             "This is the block in pre-norm form.": np.array([[0.0, 5.0], [5.0, 0.0]]),
             "The last normalization is missing.": np.array([[-1.0, 2.0], [2.0, -1.0]]),
-            "Attention is added to X before the first normalization, and what the feed-forward layer makes before the second.":
+            "This is what the feed-forward layer adds. Add it to its input, then normalize the sum.":
                 np.array([[0.0, 1.0], [1.0, 0.0]]),
         },
     ),
     value(
-        "an array of two rows: row 1 of the result in the sequential form, and in the parallel form",
+        "an array of two rows: row 1 of the result in the sequential form, then in the parallel form",
         lambda: np.array([[1.5, 3.5], [1.5, 2.5]]),
         {
             "A constant row becomes 0, not ±1.": np.array([[1.5, 3.5], [1.5, 3.5]]),
@@ -199,7 +199,7 @@ EXERCISES = [
         },
     ),
     holds(
-        "a pair of 2 × 2 arrays (X, Y) that differ by at least 1 in every entry and have the same F(C(X)) and F(C(Y)), though the block tells them apart",
+        "a pair (X, Y) of 2 × 2 arrays that differ by at least 1 in every entry and have F(C(X)) = F(C(Y)), though the block tells them apart",
         same_without_residuals,
         [(np.eye(2), np.eye(2)), (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[3.0, 1.0], [0.0, 4.0]])),
          (np.array([[1.0, 3.0], [4.0, 0.0]]), np.array([[1.5, 3.5], [4.5, 0.5]])), (np.zeros((3, 2)), np.ones((3, 2)))],
@@ -209,7 +209,7 @@ EXERCISES = [
         [(8, 4, 2, 3, 5, 3, 1), (64, 8, 2, 16, 48, 4, 2), (4096, 32, 8, 128, 14336, 8, 2)],
         lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m),
         {
-            "The router is used by every row, and it is not left out when the weights are counted.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, router=0),
+            "The router has weights, too, and every row uses them.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, router=0),
             "Keys and values have g heads, not h.": lambda d, h, g, k, f, E, m: today(d, h, h, k, f, E, m),
             "RMS norm has no bias.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, norms=4),
             "A gated layer has three matrices.": lambda d, h, g, k, f, E, m: today(d, h, g, k, f, E, m, matrices=2),

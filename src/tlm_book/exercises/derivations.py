@@ -38,7 +38,7 @@ ORDER = [kind.value for kind in MEANS]
 
 
 def true_and_unproved(model: Any) -> Iterator[tuple[str, object]]:
-    yield "The answer is no torch module.", isinstance(model, nn.Module)
+    yield "The answer is not a torch module.", isinstance(model, nn.Module)
     proof = derive(model)
     yield f"Its derivation proves something: {proof.kind.value}.", proof.kind is Kind.UNPROVED
     parts = list(model.modules())
@@ -69,11 +69,11 @@ EXERCISES = [
         list(itertools.product(ORDER, repeat=2)),
         shared,
         {
-            "The kinds are no chain: an equivariant operator need not be autoregressive, nor the other way round.":
+            "The kinds do not form a chain: an equivariant operator need not be autoregressive, nor the other way round.":
                 lambda first, second: max(first, second, key=ORDER.index),
-            "Both parts count: a composition shares what its two parts have, and no more.":
+            "Both parts count: a composition has what its two parts have in common, and no more.":
                 lambda first, second: min(first, second, key=ORDER.index),
-            "Equal kinds are kept, but something may be left when they differ: rowwise is the strongest of all.":
+            "Equal kinds are kept, but something may remain when they differ: rowwise is the strongest of all.":
                 lambda first, second: first if first == second else "unproved",
         },
     ),
@@ -83,7 +83,7 @@ EXERCISES = [
         [nn.Linear(4, 4), nn.Softmax(dim=0), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Dropout(0.5).train()],
     ),
     value(
-        'the set of those of "S∘C", "C+E", "[S, P]", "E∘S", "X + C(P(X))", "A·C", "A·E"',
+        'the set of these results, from among "S∘C", "C+E", "[S, P]", "E∘S", "X + C(P(X))", "A·C", "A·E"',
         lambda: {"S∘C", "[S, P]", "X + C(P(X))", "A·C"},
         {
             "What is rowwise or indexed-rowwise is autoregressive, too.": {"S∘C", "X + C(P(X))", "A·C"},
@@ -92,12 +92,12 @@ EXERCISES = [
         },
     ),
     value(
-        'the set of those of "no mask", "no table of positions", "no residual", "values read ahead", "a window of two rows"',
+        'the set of these changes, from among "no mask", "no table of positions", "no residual", "values read ahead", "a window of two rows"',
         lambda: {"no table of positions", "no residual", "a window of two rows"},
         {
             "A score may be any function of two rows and their places, −∞ included.": {"no table of positions", "no residual"},
             "Unmasked attention and positions have nothing in common.": {"no mask", "no table of positions", "no residual", "a window of two rows"},
-            "A part that is left out of a composition asks nothing any more.": {"no residual", "a window of two rows"},
+            "A part that is left out of a composition no longer asks anything.": {"no residual", "a window of two rows"},
         },
     ),
 ]

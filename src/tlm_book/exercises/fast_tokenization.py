@@ -46,10 +46,10 @@ EXERCISES = [
         "a pair of lists: the tokens of `ababc` by ranks, and by joined strings",
         lambda: (encode("ababc", MERGES), by_strings(b"ababc", MERGES)),
         {
-            "By ranks: a and bc are no merge, whatever their joined bytes are.": ([257, 258], [257, 258]),
+            "By ranks: (a, bc) is not a merge, whatever the joined bytes are.": ([257, 258], [257, 258]),
             "By strings: a and bc are joined as well when their joined bytes are those of a token.": ([257, 97, 256], [257, 97, 256]),
             "The smallest rank comes first, not the pair that stands first in the text: bc before ab.": ([257, 257, 99], [257, 258]),
-            "The two are the right ones, exchanged.": ([257, 258], [257, 97, 256]),
+            "The two lists are right, but exchanged.": ([257, 258], [257, 97, 256]),
         },
     ),
     function(
@@ -57,7 +57,7 @@ EXERCISES = [
         some_spelling,
         lambda text: bytes(byte_characters().index(c) for c in text),
         {
-            "You take the UTF-8 bytes of the spelling. Each of its characters stands for one byte.": lambda text: text.encode(),
+            "These are the UTF-8 bytes of the spelling. Each of its characters stands for one byte.": lambda text: text.encode(),
             "Only the space is turned back; the other 67 bytes that do not show have substitutes, too.":
                 lambda text: text.replace("Ġ", " ").encode("latin-1", errors="replace"),
             "The substitutes are numbered among the bytes that do not show, not from byte 0 on.":
@@ -65,7 +65,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `looks(j)`: the number of pairs that are looked at, all rounds together",
+        "a function `looks(j)`: the number of pairs that are looked at, in all rounds together",
         [(j,) for j in (0, 1, 2, 3, 5, 8)],
         lambda j: pairs(rounds(j)),
         {

@@ -18,12 +18,12 @@ ROWS = np.random.default_rng(9).normal(size=(5, 4))
 
 
 def two_layers(answer: Any) -> Iterator[tuple[str, object]]:
-    yield "Weights of two layers are wanted, that for |x| first.", len(answer) == 2
+    yield "Weights of two layers are wanted, those for |x| first.", len(answer) == 2
     for words, weights, want in zip(("|x|", "x"), answer, (np.abs(LINE), LINE)):
         W_1, b_1, W_2, b_2 = (np.asarray(w, dtype=float) for w in weights)
         got = feed_forward(LINE, W_1, b_1, W_2, b_2)
-        yield f"The layer for {words} is right for x ≥ 0 and not for x < 0.", not agree(got[6:], want[6:]) or agree(got, want)
-        yield f"The layer for {words} is right for x ≤ 0 and not for x > 0.", not agree(got[:7], want[:7]) or agree(got, want)
+        yield f"The layer for {words} is right for x ≥ 0 but not for x < 0.", not agree(got[6:], want[6:]) or agree(got, want)
+        yield f"The layer for {words} is right for x ≤ 0 but not for x > 0.", not agree(got[:7], want[:7]) or agree(got, want)
         yield f"The layer for {words} computes something else.", agree(got, want)
 
 
@@ -37,7 +37,7 @@ def permuted(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
 
 
 def renamed(W_1: np.ndarray, b_1: np.ndarray, W_2: np.ndarray) -> np.ndarray:
-    """The answer's matrix A, followed by the output of the layer."""
+    """The answer's matrix W_1, followed by the output of the layer."""
     return np.hstack([W_1, feed_forward(ROWS, W_1, b_1, W_2, np.zeros(4))[:4].T])
 
 
@@ -74,8 +74,8 @@ def differs_when_cut(answer: Any) -> Iterator[tuple[str, object]]:
     yield "R has two columns, one for each expert.", R.ndim == 2 and R.shape[1] == 2
     yield "Router logits are finite numbers.", np.isfinite(R).all()
     yield "i is a whole number with 1 ≤ i < n.", hasattr(i, "__index__") and 1 <= i < len(R)
-    yield "The first i rows are granted the same experts with and without the others.", not np.array_equal(by_position(R)[:i], by_position(R[:i]))
-    yield "A shorter text does it, too.", len(R) <= 3
+    yield "The first i rows are granted the same experts with and without the later ones.", not np.array_equal(by_position(R)[:i], by_position(R[:i]))
+    yield "A shorter text will do.", len(R) <= 3
 
 
 def some_forms(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
@@ -113,7 +113,7 @@ EXERCISES = [
         {
             "The bias b_1 goes through W_2 as well.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_2),
             "The bias b_2 is forgotten.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_1 @ W_2),
-            "b_2 is not multiplied by anything: it comes after W_2.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_1 @ W_2 + b_2 @ W_1 @ W_2),
+            "b_2 is not multiplied by anything: it is added after W_2.": lambda W_1, b_1, W_2, b_2: (W_1 @ W_2, b_1 @ W_2 + b_2 @ W_1 @ W_2),
         },
         through=lambda out, W_1, b_1, W_2, b_2: ROWS @ out[0] + out[1],
     ),
@@ -122,23 +122,24 @@ EXERCISES = [
         permuted,
         lambda p, W_1, b_1, W_2: np.hstack([W_1[:, p], renamed(W_1, b_1, W_2)[:, len(b_1):]]),
         {
-            "The rows of W_2 stay: then other numbers are multiplied.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1[p], W_2),
-            "The entries of b_1 have to be moved with the columns of W_1.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1, W_2[p]),
-            "B is permuted the other way round: right only where p is its own inverse.":
+            "The rows of W_2 have stayed in place, and now multiply the wrong inner numbers.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1[p], W_2),
+            "The entries of b_1 must move with the columns of W_1.": lambda p, W_1, b_1, W_2: (W_1[:, p], b_1, W_2[p]),
+            "W_2 is permuted the other way round, which is right only if p is its own inverse.":
                 lambda p, W_1, b_1, W_2: (W_1[:, p], b_1[p], W_2[np.argsort(p)]),
-            "W_1 itself is not W_1[:, p].": lambda p, W_1, b_1, W_2: (W_1, b_1, W_2),
+            "The new W_1 is to be W_1[:, p], not W_1 itself.": lambda p, W_1, b_1, W_2: (W_1, b_1, W_2),
         },
         through=lambda out, p, W_1, b_1, W_2: renamed(*out),
     ),
     function(
-        "a function `unchanged(activation, c) -> bool` for the activations \"relu\" and \"gelu\" and any number c other than 0",
+        "a function `unchanged(activation, c) -> bool`: whether the layer stays the same, for the activations"
+        " \"relu\" and \"gelu\" and any c other than 0",
         [(activation, c) for activation in ("relu", "gelu") for c in (2.5, -2.5, 1.0, -1.0, 0.3)],
         scaled_is_same,
         {
-            "For negative c the kink is at the other side.": lambda activation, c: activation == "relu" or c == 1,
-            "GELU does not scale: it is curved.": lambda activation, c: c > 0,
+            "A negative c puts the kink on the other side.": lambda activation, c: activation == "relu" or c == 1,
+            "GELU(cx) is not c GELU(x), for GELU is curved.": lambda activation, c: c > 0,
             "A factor of 1 changes nothing, whatever the activation.": lambda activation, c: activation == "relu" and c > 0,
-            "There are factors besides 1.": lambda activation, c: c == 1,
+            "For one of the activations there are other factors besides 1.": lambda activation, c: c == 1,
         },
     ),
     value(
@@ -146,19 +147,19 @@ EXERCISES = [
         lambda: np.array([[2.0, 3.0], [2.0, 0.0]]),
         {
             "The gate of a negative number is 0, not the number.": np.array([[2.0, 3.0], [2.0, -3.0]]),
-            "Gates alone are not yet the result: multiply them by XW_1.": np.array([[1.0, 1.0], [2.0, 0.0]]),
+            "The gates alone are not yet the result: multiply them by XW_1.": np.array([[1.0, 1.0], [2.0, 0.0]]),
             "A row stands on the left of a matrix: its entries multiply the rows of W_G.": np.array([[0.0, 6.0], [1.0, 3.0]]),
-            "XW_1 has no activation of its own, and it is multiplied by the gates.": np.array([[2.0, 3.0], [1.0, 3.0]]),
+            "This is XW_1. It has yet to be multiplied by the gates.": np.array([[2.0, 3.0], [1.0, 3.0]]),
         },
     ),
     value(
         "an array of three rows: the four weights for k = 1, 2 and 3",
         lambda: np.array([[0, 0, 0, 1], [0, 1 / 3, 0, 2 / 3], [0, 1 / 4, 1 / 4, 1 / 2]]),
         {
-            "Of equal logits the first counts, for k = 2.": np.array([[0, 0, 0, 1], [0, 0, 1 / 3, 2 / 3], [0, 1 / 4, 1 / 4, 1 / 2]]),
-            "The weights of the chosen experts have the sum 1.": np.array(
+            "For k = 2, the first of the equal logits is chosen.": np.array([[0, 0, 0, 1], [0, 0, 1 / 3, 2 / 3], [0, 1 / 4, 1 / 4, 1 / 2]]),
+            "The weights of the chosen experts must sum to 1.": np.array(
                 [[0, 0, 0, 10], [0, 5, 0, 10], [0, 5, 5, 10]]) / 22,
-            "Where two are equal, still only k experts are chosen.": np.array([[0, 0, 0, 1], [0, 1 / 4, 1 / 4, 1 / 2], [0, 1 / 4, 1 / 4, 1 / 2]]),
+            "Even with a tie, only k experts are chosen.": np.array([[0, 0, 0, 1], [0, 1 / 4, 1 / 4, 1 / 2], [0, 1 / 4, 1 / 4, 1 / 2]]),
         },
     ),
     function(
@@ -173,20 +174,21 @@ EXERCISES = [
         },
     ),
     holds(
-        "a pair (R, i): an array R of router logits, two columns and as few rows as possible, and the number i of rows after which the text is cut,"
-        " such that the first i rows are granted other experts than in the whole text",
+        "a pair (R, i): an array R of router logits with two columns and as few rows as possible, and the number i of rows after which the text is"
+        " cut, such that the first i rows alone are granted other experts than in the whole text",
         differs_when_cut,
         [(np.array([[1.0, 0.0]] * 4), 2), (np.array([[1.0, 0.0]] * 3), 1), (np.array([[1.0, 0.0], [1.0, 0.0]]), 1),
          (np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 2), (np.array([[1.0, 0.0], [1.0, 0.0], [np.nan, np.nan]]), 2)],
     ),
     function(
-        "a function `bilinear(Q)`: for an array Q of d symmetric d×d matrices it returns (W_G, W_1, W_2) with at most d(d+1)/2 inner numbers",
+        "a function `bilinear(Q)` that returns, for an array Q of d symmetric d×d matrices, weights (W_G, W_1, W_2) with at most d(d+1)/2"
+        " inner numbers",
         some_forms,
         lambda Q: np.einsum("ni,rij,nj->nr", ROWS[:, : len(Q)], Q, ROWS[:, : len(Q)]),
         {
-            "x_i x_j with i < j stands twice in the form.": lambda Q: _bilinear(Q, 1),
+            "For i < j the product x_i x_j occurs twice in the form.": lambda Q: _bilinear(Q, 1),
             "": _all_pairs,
-            "The squares stand once in the form, not twice.": lambda Q: _bilinear(Q, 2, 2),
+            "Each square occurs once in the form, not twice.": lambda Q: _bilinear(Q, 2, 2),
         },
         through=form_values,
     ),

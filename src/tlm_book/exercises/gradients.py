@@ -26,7 +26,7 @@ def flat(direction: Any) -> Iterator[tuple[str, object]]:
     for m in (5, 1, 2, 9):
         v = np.asarray(call(direction, m, names=["m"]), dtype=float)
         yield f"It has shape {v.shape}; a row of m numbers is wanted (m = {m}).", v.shape == (m,)
-        yield "The direction 0 is none.", np.abs(v).max() > 1e-9
+        yield "0 is not a direction.", np.abs(v).max() > 1e-9
         for seed in range(3):
             a = np.random.default_rng(seed).normal(size=m)
             yield f"softmax changes in this direction (m = {m}).", np.abs(softmax_jacobian(a) @ v).max() < 1e-9 * np.abs(v).max()
@@ -48,10 +48,10 @@ def steps(best: Any) -> Iterator[tuple[str, object]]:
     for dtype in (np.float64, np.float32):
         u = float(np.finfo(dtype).eps) / 2
         h = float(call(best, u, names=["u"]))
-        yield f"For u = {u:.1g} it is {h:.1g}: not a small number > 0.", 0 < h < 0.5
+        yield f"For u = {u:.1g} it is {h:.1g}, which is not a small positive number.", 0 < h < 0.5
         error = lambda h: u / h + h * h / 6
         least = min(error(10.0**e) for e in np.arange(-16, 0, 0.1))
-        small = "small: the rounding of f, divided by h, is what is wrong" if u / h > h * h / 6 else "large: the formula's own error is what is wrong"
+        small = "small: the rounding error of f, divided by h, is too large" if u / h > h * h / 6 else "large: the formula's own error is too large"
         yield f"For u = {u:.1g}, h = {h:.1g} is too {small}.", error(h) < 3 * least
 
 
@@ -100,41 +100,42 @@ CHANGES = {  # changes of `block_backward` and what it calls: {change: whether t
 
 EXERCISES = [
     holds(
-        "a function `direction(m)`: one direction, not 0, in which no softmax of m numbers changes",
+        "a function `direction(m)` that returns a direction other than 0, a row of m numbers, in which softmax never changes",
         flat,
         [lambda m: np.zeros(m), lambda m: np.eye(m)[0], lambda m: np.arange(m) + 1.0, lambda m: np.ones((m, 1)),
          lambda m: np.where(np.arange(m) % 2, -1.0, 1.0)],
     ),
     holds(
-        "a function `forgotten(x, eps)` that returns as many independent such rows as there are, for a row x that is not constant",
+        "a function `forgotten(x, eps)` that returns an array of as many independent such rows as there are, for a row x that is not constant",
         forgotten,
         [lambda x, eps: np.ones((1, len(x))), lambda x, eps: np.stack([np.ones(len(x)), x - x.mean()]),
          lambda x, eps: np.stack([x - x.mean()]), lambda x, eps: np.ones((2, len(x))), lambda x, eps: np.ones(len(x))],
     ),
     holds(
-        "a function `best(u)`: a good h for numbers that are rounded to a relative error of u (1.1e-16 in float64, 6e-8 in float32)",
+        "a function `best(u)`: a good h for numbers that are rounded with a relative error of u (1.1e-16 in float64, 6e-8 in float32)",
         steps,
         [lambda u: 1e-5, lambda u: np.sqrt(u), lambda u: u, lambda u: u ** (1 / 6), lambda u: 1e-12],
     ),
     value(
-        "the set of those of " + ", ".join(f'"{name}"' for name in ACTIVATIONS) + " for which Z is empty",
+        "the set of those of " + ", ".join(f'"{name}"' for name in ACTIVATIONS) + " for which Z can be empty",
         smooth,
         {
-            "A square joins the half-line with slope 0: no corner.": {"tanh", "softplus", "gelu"},
-            "A small slope is another slope all the same: there is a corner.": {"tanh", "softplus", "gelu", "relu squared", "leaky relu"},
+            "The square meets the half-line with slope 0: there is no corner.": {"tanh", "softplus", "gelu"},
+            "A small slope is still a different slope: there is a corner.": {"tanh", "softplus", "gelu", "relu squared", "leaky relu"},
             "Softplus is a ReLU with its corner rounded off.": {"tanh", "gelu", "relu squared"},
             "These are the ones with corners.": {"relu", "leaky relu", "absolute value"},
         },
     ),
     function(
-        "a function `post_norm_backward(dY, X, w)` that returns the derivative with respect to X; w as for `decoder_block`, ReLU",
+        "a function `post_norm_backward(dY, X, w)` that returns the derivative with respect to X; w is as for `decoder_block`, and the activation is"
+        " ReLU",
         some_block,
         by_differences,
         {
             "The path around the feed-forward layer is missing.": backward(ff_residual=0),
-            "The path around the attention is missing.": backward(ca_residual=0),
+            "The path around attention is missing.": backward(ca_residual=0),
             "A normalization's derivative is taken at its output, not at its input.": backward(at_sum=False),
-            "This is the block with the normalization in front, inside each sum.": lambda dY, X, w: block_backward(dY, X, w)[0],
+            "This is the pre-norm block, with the normalizations inside the sums.": lambda dY, X, w: block_backward(dY, X, w)[0],
         },
         tol=1e-4,
     ),
@@ -145,7 +146,7 @@ EXERCISES = [
             "What comes back is (Y_01, Y_00): the derivative of a product with respect to one factor is the other.": (
                 np.array([[3.0, 10.0]]), np.array([[5.0, 2.0], [10.0, 4.0]]), np.array([5.0, 2.0])),
             "X̄ is ȲWᵀ: the matrix is transposed on the way back.": (np.array([[12.0, -2.0]]), np.array([[2.0, 5.0], [4.0, 10.0]]), np.array([2.0, 5.0])),
-            "W̄ is XᵀȲ, and you give its transpose.": (np.array([[-3.0, 4.0]]), np.array([[2.0, 4.0], [5.0, 10.0]]), np.array([2.0, 5.0])),
+            "W̄ is XᵀȲ, and this is its transpose.": (np.array([[-3.0, 4.0]]), np.array([[2.0, 4.0], [5.0, 10.0]]), np.array([2.0, 5.0])),
         },
     ),
     value(
@@ -154,15 +155,15 @@ EXERCISES = [
         {
             "This is the formula without its second term: σ changes with x, too.": np.array([[1.0, -1.0], [-1.0, 1.0]]) / 4,
             "ε stands outside the root here.": standardize_jacobian(np.array([1.0, 3.0]), 1.0, "inside"),
-            "With ε = 0 a row of two numbers is standardized to (−1, 1), whatever it is. But ε is 1.": np.zeros((2, 2)),
+            "With ε = 0 every row near this one is standardized to (−1, 1). But ε is 1.": np.zeros((2, 2)),
         },
     ),
     function(
-        "a function `gradient_at(G, c)`: the gradient at cW, when the gradient at W is G",
+        "a function `gradient_at(G, c)`: the gradient at cW, if the gradient at W is G",
         lambda rng, n: (rng.normal(size=(n, 2)), float(rng.uniform(0.5, 3))),
         lambda G, c: G / c,
         {
-            "The loss stays, but a step of the same length means less to a larger matrix: the gradient changes.": lambda G, c: G,
+            "The loss stays the same, but a step of the same length means less to a larger matrix: the gradient changes.": lambda G, c: G,
             "It is the other way round: the larger the weights, the smaller the gradient.": lambda G, c: c * G,
             "One factor of c is enough.": lambda G, c: G / c**2,
         },
@@ -172,9 +173,9 @@ EXERCISES = [
         lambda: {name for name, harmless in CHANGES.items() if harmless},
         {
             "Where the mask cuts, the weight is 0, and S̄ has the weight as a factor.": {"heads in reverse order", "M computed anew, not kept"},
-            "A number does not care whether it was kept or computed a second time. (Large models do this to save memory.)": {
+            "M is the same whether it was kept or is computed a second time. (Large models do the latter to save memory.)": {
                 "the mask put on S̄ once more", "heads in reverse order"},
-            "r takes the mean away: without it a bias in the keys would get a derivative.": {
+            "r subtracts the mean: without it a bias in the keys would get a derivative.": {
                 "the mask put on S̄ once more", "heads in reverse order", "M computed anew, not kept", "r left out"},
             "These are the changes that break something.": {name for name, harmless in CHANGES.items() if not harmless},
         },

@@ -43,7 +43,7 @@ class Grade:
 class Exercise:
     """One grader: what is wanted, a judge that gives a hint ("" for a right answer), and typical wrong answers.
 
-    Each wrong answer comes with the hint that it is to get, or "" if any hint will do.
+    Each wrong answer comes with the hint that it should get, or "" if any hint will do.
     """
 
     wants: str
@@ -111,7 +111,7 @@ def parameters(f: Callable[..., Any]) -> list[str]:
 def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
     """f(*inputs); whatever goes wrong becomes a WrongAnswer that says so."""
     if not callable(f):
-        raise WrongAnswer(f"The answer is a function; got {type(f).__name__}.")
+        raise WrongAnswer(f"The answer must be a function; got {type(f).__name__}.")
     given = copy.deepcopy(inputs)
     where = f" (for {describe(names, inputs)})" if names else ""
     try:
@@ -124,7 +124,7 @@ def call(f: Any, *inputs: Any, names: Sequence[str] = ()) -> Any:
     except BaseException as error:  # SystemExit and the like, too
         raise WrongAnswer(f"It raises {type(error).__name__}{where}: {error}") from error
     if difference(given, inputs):
-        raise WrongAnswer(f"It changes its input{where}. Work on a copy, for whoever calls it may need the input again.")
+        raise WrongAnswer(f"It changes its input{where}. Work on a copy: the caller may need the input again.")
     if result is None:
         raise WrongAnswer("It returns nothing (None). Is there a `return`?")
     return result
@@ -154,7 +154,7 @@ def function(
         except WrongAnswer:
             raise
         except Exception as error:
-            raise WrongAnswer(f"Its result is of no use (for {describe(names, case)}): {type(error).__name__}: {error}") from error
+            raise WrongAnswer(f"Its result cannot be used (for {describe(names, case)}): {type(error).__name__}: {error}") from error
 
     @functools.cache
     def prepared() -> list[tuple[tuple[Any, ...], Any]]:
@@ -224,7 +224,7 @@ def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]],
         except WrongAnswer:
             raise
         except Exception as error:
-            raise WrongAnswer(f"The answer does not fit: {type(error).__name__}: {error}") from error
+            raise WrongAnswer(f"The answer cannot be used: {type(error).__name__}: {error}") from error
 
     return Exercise(wants, judge, tuple(("", answer) for answer in wrong))
 
@@ -235,33 +235,33 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
     if isinstance(want, (bool, np.bool_)):
         got = got[()] if isinstance(got, np.ndarray) and got.ndim == 0 else got
         if not isinstance(got, (bool, np.bool_)):
-            return f"it is {type(got).__name__}, and True or False is wanted"
-        return "" if got == want else f"it says {bool(got)}, which is not so"
+            return f"its type is {type(got).__name__}, but True or False is wanted"
+        return "" if got == want else f"it says {bool(got)}, which is wrong"
     if isinstance(want, (set, frozenset)):
         if not isinstance(got, (set, frozenset)):
-            return f"it is {type(got).__name__}, and a set is wanted"
+            return f"its type is {type(got).__name__}, but a set is wanted"
         extra, missing = len(got - want), len(want - got)
-        return f"{extra} in it do not belong there, {missing} are missing" if extra or missing else ""
+        return f"wrong elements: {extra}, missing elements: {missing}" if extra or missing else ""
     if isinstance(want, tuple):
         got = list(got) if isinstance(got, np.ndarray) and got.ndim else got
         if not isinstance(got, (tuple, list)) or len(got) != len(want):
-            return f"it is no tuple of {len(want)}"
+            return f"it is not a tuple of length {len(want)}"
         faults = [(k, difference(g, w, tol)) for k, (g, w) in enumerate(zip(got, want))]
         return next((f"in entry {k}, {fault}" for k, fault in faults if fault), "")
     if isinstance(want, (int, float, complex, np.number)) or isinstance(want, np.ndarray) and want.dtype.kind in "biufc" \
             or isinstance(want, list) and all(isinstance(w, (int, float, np.number)) for w in want):
         return _difference_of_numbers(got, want, tol)
     if isinstance(want, str) and not isinstance(got, str):
-        return f"it is {type(got).__name__}, and a text is wanted"
+        return f"its type is {type(got).__name__}, but a text is wanted"
     if isinstance(want, list) and not isinstance(got, (list, tuple)):
-        return f"it is {type(got).__name__}, and a list is wanted"
+        return f"its type is {type(got).__name__}, but a list is wanted"
     if isinstance(want, list):
         return difference(tuple(got), tuple(want), tol)
     if isinstance(want, dict):
         same = isinstance(got, dict) and list(got) == list(want)
-        return difference(tuple(got.values()), tuple(want.values()), tol) if same else "it is no dictionary of the right keys"
+        return difference(tuple(got.values()), tuple(want.values()), tol) if same else "it is not a dictionary with the right keys"
     if isinstance(want, (str, bytes)):
-        return "" if got == want else "it is another text"
+        return "" if got == want else "it is not the right text"
     return ""  # functions, models and the like are never compared
 
 
@@ -269,12 +269,12 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     """`difference` for numbers and arrays: shape, transposition, sign, factor, shift, order, rows."""
     try:
         if np.iscomplexobj(got) and np.any(np.imag(got)):
-            return "there is an imaginary part in it, and real numbers are wanted"
+            return "it has an imaginary part, but real numbers are wanted"
         g, w = np.asarray(np.real(got) if np.iscomplexobj(got) else got, dtype=float), np.asarray(want, dtype=float)
     except (TypeError, ValueError):
-        return f"it is {type(got).__name__}, and numbers are wanted"
+        return f"its type is {type(got).__name__}, but numbers are wanted"
     except OverflowError:
-        return "a number in it is too great to be compared"
+        return "a number in it is too large to be compared"
     if np.asarray(want).dtype.kind in "iu" and 1 < (largest := np.abs(w).max(initial=0)) < 2**53:
         tol = min(tol, 0.4 / largest)  # so that a whole number is right or wrong, however large it is
     same = lambda a: a.shape == w.shape and np.allclose(a, w, rtol=tol, atol=tol, equal_nan=True)
@@ -285,11 +285,11 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     if g.ndim == 2 and same(g.T):
         return "it is the transpose of what is wanted"
     if g.shape != w.shape:
-        return f"it has shape {g.shape}, and {w.shape} is wanted"
+        return f"it has shape {g.shape}, but {w.shape} is wanted"
     if (np.isnan(g) & ~np.isnan(w)).any():
-        return "there is nan (not a number) in it: look for 0/0 or ∞ − ∞"
+        return "it contains nan (not a number): look for 0/0 or ∞ − ∞"
     if (np.isinf(g) & ~np.isinf(w)).any():
-        return "there is an infinite number in it: look for a division by 0 or an overflow of exp"
+        return "it contains an infinite number: look for a division by 0 or an overflow of exp"
     if same(-g):
         return "the sign is wrong"
     if g.ndim == 0:
@@ -300,7 +300,7 @@ def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
 def _difference_of_arrays(g: np.ndarray, w: np.ndarray, same: Callable[[np.ndarray], bool], tol: float) -> str:
     """`difference` for arrays of one shape with at least one axis."""
     if same(g[::-1]):
-        return "it is what is wanted in reverse order"
+        return "it is what is wanted, but in reverse order"
     if g.size > 1 and np.isfinite(w).all():
         factor, shift = (g * w).sum() / max((w * w).sum(), 1e-300), (g - w).mean()
         if factor and same(g / factor):
@@ -308,10 +308,10 @@ def _difference_of_arrays(g: np.ndarray, w: np.ndarray, same: Callable[[np.ndarr
         if same(g - shift):
             return f"every number is off by {shift:.4g}"
         if same(np.sort(g, axis=None)[np.argsort(np.argsort(w, axis=None))].reshape(w.shape)):
-            return "its numbers are right, their places are not"
+            return "its numbers are right, but they are in the wrong places"
     if np.allclose(g, w, rtol=1e-2, atol=1e-3 * np.abs(w[np.isfinite(w)]).max(initial=0)):
         return NEARLY
     rows = [np.allclose(a, b, rtol=tol, atol=tol, equal_nan=True) for a, b in zip(g, w)]
     if any(rows):
-        return f"{sum(rows)} of {len(rows)} rows are right, row {rows.index(False)} is the first that is not"
-    return "no row of it is right"
+        return f"{sum(rows)} of {len(rows)} rows are right; row {rows.index(False)} is the first that is not"
+    return "none of its rows is right"

@@ -14,24 +14,24 @@ LINE = np.linspace(-3, 3, 13)[:, None]
 
 def skip(answer: Any) -> Iterator[tuple[str, object]]:
     weights, biases = [[np.asarray(w, dtype=float) for w in part] for part in answer]
-    yield f"It has depth {len(weights)}.", len(weights) == 2
+    yield f"It has depth {len(weights)}, not 2.", len(weights) == 2
     y, want = mlp(LINE, weights, biases), 2 * np.maximum(LINE, 0) + 3 * LINE
     yield "It is right for x ≥ 0. For x < 0 the bend swallows what the skipping edge carries.", agree(y, want) or not agree(y[6:], want[6:])
-    yield "It is right for x ≤ 0 and not for x > 0.", agree(y, want) or not agree(y[:7], want[:7])
-    yield "It computes another function.", agree(y, want)
+    yield "It is right for x ≤ 0 but not for x > 0.", agree(y, want) or not agree(y[:7], want[:7])
+    yield "It computes a different function.", agree(y, want)
 
 
 def bends(best: Any) -> Iterator[tuple[str, object]]:
     for f in (2, 1, 7, 4):
         weights, biases = ([np.asarray(w, dtype=float) for w in part] for part in call(best, f, names=["f"]))
-        yield f"The hidden layer has not f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
+        yield f"The hidden layer does not have f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
         places = -biases[0] / weights[0][0]  # the place at which each hidden vertex bends
         x = np.linspace(min(places) - 1, max(places) + 1, 4001)[:, None]
         slopes = np.diff(mlp(x, weights, biases)[:, 0]) / np.diff(x[:, 0])
         smooth = slopes[1:][np.abs(np.diff(slopes)) < 1e-6]  # without the intervals that contain a bend
         pieces = 1 + int((np.abs(np.diff(smooth)) > 1e-6).sum())
         yield f"For f = {f} it has {pieces} pieces; there can be more.", pieces > f
-    yield "It has more pieces than can be: are there corners closer together than can be told apart?", pieces == f + 1
+    yield "It has more pieces than are possible: are some corners too close together to be told apart?", pieces == f + 1
 
 
 def acyclic(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
@@ -84,7 +84,7 @@ EXERCISES = [
             "The hidden vertex sends no negative number: below zero, ReLU is 0.": (12, 7, 2, -3),
             "An output has no activation: it may be negative.": (3, 4, 2, 0),
             "The output has a bias of its own.": (-1, 0, -2, -7),
-            "One edge leads from the input past the hidden vertex.": (4, 4, 1, -5),
+            "One edge leads from the input past the hidden vertex to the output.": (4, 4, 1, -5),
         },
     ),
 ]

@@ -90,12 +90,12 @@ EXERCISES = [
         {
             "For m = 2 the token before is what followed the earlier copy. But look at m = 1, too.": {2},
             "For m = 1 the row itself is what followed the earlier copy. But look at m = 2, too.": {1},
-            "The two heads score when the place i − m + 1 is i or i − 1.": {1, 2, 3},
+            "A head scores only if it looks at i − m + 1, and the two look at i and i − 1.": {1, 2, 3},
             "They do score for some m: look at the shortest texts.": set(),
         },
     ),
     function(
-        "a function `weight(r)`: the weight, as β grows without end, that a row of round r ≥ 2 gives to the place"
+        "a function `weight(r)`: the limit, as β grows without bound, of the weight that a row of round r ≥ 2 gives to the place"
         " after the *first* copy of its token",
         [(2,), (3,), (4,), (7,)],
         weight,
@@ -113,10 +113,10 @@ EXERCISES = [
         [(4, 1), (4, 2), (6, 3), (9, 5), (2, 2)],
         copied,
         {
-            "This is right for the machine of the chapter only: the place after the copy.": lambda m, back: 2,
-            "It looks at the row whose slot holds its token. Which row has written it there?": lambda m, back: 1,
-            "Back is not ahead: row j holds the token of place j − back.": lambda m, back: m + 1 - back,
-            "One place too few.": lambda m, back: back,
+            "This is right only for the machine of the chapter: the place after the copy.": lambda m, back: 2,
+            "It looks at the row whose slot holds its token. Which row is that?": lambda m, back: 1,
+            "The first head looks back, not ahead: the slot of row j holds the token of place j − back.": lambda m, back: m + 1 - back,
+            "This is one place too early.": lambda m, back: back,
         },
     ),
     value(
@@ -144,19 +144,20 @@ EXERCISES = [
         {
             "For one row, place 0 is the row before.": lambda m: (0.0, 0.0, 0.0),
             "prev is a mean over 2m rows.": lambda m: (1 / (2 * m + 1), 0.0, 0.0),
-            "The marker stands at no other place: it is no earlier copy of a token.": lambda m: (1 / (2 * m), 1.0, 0.0),
+            "The marker stands at no other place: no token has it as an earlier copy.": lambda m: (1 / (2 * m), 1.0, 0.0),
             "What follows an earlier copy stands at place 2 or later.": lambda m: (1 / (2 * m), 0.0, 1 / m),
         },
     ),
     function(
-        "a function `new_bias(b, r, W_O, gone)` for b of shape (d,), rows r of shape (h, k), W_O of shape (h, k, d) and a set of heads",
+        "a function `new_bias(b, r, W_O, gone)` for b of shape (d,), rows r of shape (h, k), W_O of shape (h, k, d) and the set `gone` of"
+        " the heads knocked out",
         some_rows,
         new_bias,
         {
             "Only the heads that are gone leave their row behind.": lambda b, r, W_O, gone: b + sum(r[i] @ W_O[i] for i in range(len(r))),
-            "Each head gives its row.": lambda b, r, W_O, gone: b + sum(r[i] @ W_O[i] for i in list(gone)[:1]),
+            "Each of the heads that are gone leaves its row behind.": lambda b, r, W_O, gone: b + sum(r[i] @ W_O[i] for i in list(gone)[:1]),
             "The bias that was there stays.": lambda b, r, W_O, gone: new_bias(0 * b, r, W_O, gone),
-            "The rows are given in the place of H_i: they are added, not taken away.": lambda b, r, W_O, gone: 2 * b - new_bias(b, r, W_O, gone),
+            "The row r_i stands in the place of H_i: it is added, not subtracted.": lambda b, r, W_O, gone: 2 * b - new_bias(b, r, W_O, gone),
         },
     ),
     function(
@@ -165,7 +166,7 @@ EXERCISES = [
         largest,
         {
             "Row 1 has one earlier copy, at place 0, and what followed it is row 1 itself: no place counts twice.": lambda n: 2.0,
-            "Places between the first and the row itself count in both scores.": lambda n: 1.0,
+            "The places between the first and the row itself count in both scores.": lambda n: 1.0,
             "The mean is over the n − 1 rows with an earlier copy.": lambda n: (2 * n - 3) / n,
         },
     ),

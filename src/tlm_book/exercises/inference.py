@@ -55,10 +55,10 @@ EXERCISES = [
         [(1.0, 0.6), (3.0, 0.9), (0.2, 0.999), (5.0, 0.51)],
         lambda gap, p: float(p),
         {
-            "It is turned round: a larger gap needs a higher temperature.": lambda gap, p: np.log(p / (1 - p)) / gap,
-            "The two probabilities are compared with each other: the quotient is p / (1 − p).": lambda gap, p: -gap / np.log(p),
-            "The logarithm of the quotient is wanted.": lambda gap, p: gap / (p / (1 - p)),
-            "At temperature 1 the gap alone decides.": lambda gap, p: 1.0,
+            "This is upside down: a larger gap needs a higher temperature.": lambda gap, p: np.log(p / (1 - p)) / gap,
+            "The two probabilities are to be compared with each other: take the quotient p / (1 − p).": lambda gap, p: -gap / np.log(p),
+            "Take the logarithm of the quotient.": lambda gap, p: gap / (p / (1 - p)),
+            "At temperature 1 the gap alone fixes the probability.": lambda gap, p: 1.0,
         },
         through=lambda tau, gap, p: float(tempered(np.array([gap, 0.0]), np.asarray(tau, dtype=float).item())[0]),
     ),
@@ -67,12 +67,12 @@ EXERCISES = [
         scores,
         lambda z, tau, U: tempered(z, tau),
         {
-            "The temperature has no effect: the scores are divided by it before the noise is added, and the noise is not.":
+            "Here the temperature has no effect: divide the scores by it before the noise is added, and not the noise.":
                 lambda z, tau, U: ((z - np.log(-np.log(U))) / tau).argmax(axis=1),
-            "The sign of the noise is turned round.": lambda z, tau, U: (z / tau + np.log(-np.log(U))).argmax(axis=1),
+            "The noise has the wrong sign.": lambda z, tau, U: (z / tau + np.log(-np.log(U))).argmax(axis=1),
             "One logarithm is not enough.": lambda z, tau, U: (z / tau - np.log(U)).argmax(axis=1),
-            "The uniform numbers themselves are no such noise.": lambda z, tau, U: (z / tau + U).argmax(axis=1),
-            "Nothing is drawn: it is always the largest.": lambda z, tau, U: np.full(len(U), z.argmax()),
+            "The uniform numbers themselves will not do as noise.": lambda z, tau, U: (z / tau + U).argmax(axis=1),
+            "Nothing is drawn: this is always the token with the highest score.": lambda z, tau, U: np.full(len(U), z.argmax()),
         },
         through=shares,
         tol=0.02,
@@ -82,33 +82,33 @@ EXERCISES = [
         some_k,
         lambda z, k, temperature: top_k(tempered(z, temperature), k),
         {
-            "A score of 0 is no zero probability.": cut(0.0),
-            "The probabilities do not sum to 1 any more.": cut(0.0, before=False),
+            "A score of 0 does not make the probability 0.": cut(0.0),
+            "The probabilities no longer sum to 1.": cut(0.0, before=False),
             "These are the k lowest.": cut(-np.inf, keep_largest=False),
             "The temperature is forgotten.": lambda z, k, temperature: top_k(tempered(z, 1.0), k),
         },
     ),
     function(
-        "a function `rows_read(n, m)` that returns a pair: without and with",
+        "a function `rows_read(n, m)` that returns the pair of numbers: without, with",
         [(10, 20), (1, 1), (5, 1), (1, 7), (100, 50)],
         read,
         {
-            "The last token is written, and never read.": lambda n, m: (sum(n + k for k in range(m)), n + m),
+            "The last token is written but never read.": lambda n, m: (sum(n + k for k in range(m)), n + m),
             "The first step reads the prompt alone.": lambda n, m: (sum(n + k + 1 for k in range(m)), n + m - 1),
-            "The prompt is read once, and each token that is written, but for the last, once.": lambda n, m: (sum(n + k for k in range(m)), m),
-            "Without, every step reads all that is there so far.": lambda n, m: (n * m, n + m - 1),
+            "The prompt is read once, and so is each token written, except the last.": lambda n, m: (sum(n + k for k in range(m)), m),
+            "Without the cache every step reads all that is there so far.": lambda n, m: (n * m, n + m - 1),
         },
     ),
     function(
-        "a function `third(p, q)` for different distributions p and q",
+        "a function `third(p, q)` that returns the third distribution, for p ≠ q",
         lambda rng, n: tuple(rng.dirichlet(np.ones(n + 1), size=2)),
         lambda p, q: p,
         {
-            "Then what the small model likes comes too often: part of p has been served already.": lambda p, q: p,
+            "Then what the small model likes comes too often: the kept guesses already supply part of p.": lambda p, q: p,
             "The small model has had its turn.": lambda p, q: q,
             "A distribution sums to 1.": lambda p, q: np.maximum(p - q, 0),
-            "What is missing is what p has more than q, not the other way round.": lambda p, q: np.maximum(q - p, 0) / np.maximum(q - p, 0).sum(),
-            "Where q is larger than p nothing is missing.": lambda p, q: np.abs(p - q) / np.abs(p - q).sum(),
+            "What is missing is the excess of p over q, not of q over p.": lambda p, q: np.maximum(q - p, 0) / np.maximum(q - p, 0).sum(),
+            "Where q is larger than p, nothing is missing.": lambda p, q: np.abs(p - q) / np.abs(p - q).sum(),
         },
         through=lambda out, p, q: np.minimum(p, q) + (1 - np.minimum(p, q).sum()) * np.asarray(out, dtype=float),
     ),
@@ -116,10 +116,10 @@ EXERCISES = [
         "three tuples of tokens, for instance ((0,), (3, 4), (1, 2))",
         lambda: ((0,), (0, 1), (0, 1, 2, 3)),
         {
-            "Top-p takes tokens until their probabilities together reach 0.6; the token that reaches it belongs to them.": ((0,), (0,), (0, 1, 2, 3)),
-            "Min-p asks for a part of the largest probability: 0.2 · 0.4.": ((0,), (0, 1), (0, 1, 2)),
+            "Top-p takes tokens until their probabilities together reach 0.6; the token that reaches it is kept, too.": ((0,), (0,), (0, 1, 2, 3)),
+            "Min-p asks for a share of the largest probability: 0.2 · 0.4.": ((0,), (0, 1), (0, 1, 2)),
             "Top-k keeps k tokens, whatever their probabilities.": ((0, 1), (0, 1), (0, 1, 2, 3)),
-            "0.08 is less than 0.1: token 3 stays.": ((0,), (0, 1), (0, 1, 2, 3, 4)),
+            "0.05 is less than 0.08: token 4 does not stay.": ((0,), (0, 1), (0, 1, 2, 3, 4)),
         },
         through=lambda left: tuple(tuple(sorted(tokens)) for tokens in left),
     ),
@@ -129,23 +129,23 @@ EXERCISES = [
         {
             "A key and a value are kept for each token.": (6_144, 201_326_592),
             "Only two heads have keys and values of their own.": (86_016, 2_818_572_288),
-            "A number has two bytes.": (6_144, 12_288 * 32768),
+            "A number takes two bytes.": (6_144, 12_288 * 32768),
             "Every block has a cache of its own.": (512, 16_777_216),
         },
     ),
     function(
-        "a function `newest(n, c, R)`: the token in column c, or −1 while the column is empty",
+        "a function `newest(n, c, R)`: the token in column c after n tokens, or −1 if the column is empty",
         [(n, c, R) for R in (1, 2, 4) for n in (1, 2, 3, 4, 5, 8, 9) for c in range(R)],
         by_writing,
         {
-            "That token has not been read yet when n is not a multiple of R.": lambda n, c, R: n // R * R + c,
+            "For c ≥ n mod R this token has not been read yet.": lambda n, c, R: n // R * R + c,
             "The first token in the column is overwritten by later ones.": lambda n, c, R: c if c < n else -1,
             "After n tokens the last one is n − 1.": lambda n, c, R: max(n - (n - c) % R, -1),
             "An empty column holds no token: −1.": lambda n, c, R: n - 1 - (n - 1 - c) % R,
         },
     ),
     value(
-        'the set of those of "no mask", "a sliding window", "positions counted from the last row", "keys shared by two heads",'
+        'the set of all such changes among "no mask", "a sliding window", "positions counted from the last row", "keys shared by two heads",'
         ' "the mean of all rows subtracted"',
         lambda: {"a sliding window", "keys shared by two heads"},
         {
@@ -153,8 +153,8 @@ EXERCISES = [
                 {"a sliding window", "positions counted from the last row", "keys shared by two heads"},
             "The mean of all rows changes with each row that is appended.":
                 {"a sliding window", "keys shared by two heads", "the mean of all rows subtracted"},
-            "A window forgets old rows; those that it sees are as they were.": {"keys shared by two heads"},
-            "Two heads may read the same keys: these do not depend on later rows.": {"a sliding window"},
+            "A window drops old rows; those that it still sees are as they were.": {"keys shared by two heads"},
+            "Two heads may read the same keys, which do not depend on later rows.": {"a sliding window"},
         },
     ),
 ]

@@ -113,8 +113,8 @@ def floors_in_bits() -> tuple[float, float]:
 
 EXERCISES = [
     function(
-        "a function `turn(a, b, m)`: the probability in the one bad place of m at which a model with a in the m − 1 others is as good as one with b"
-        " everywhere",
+        "a function `turn(a, b, m)`: the probability in the one bad place of m for which a model with probability a in the m − 1 others has the"
+        " same loss as one with b everywhere",
         [(0.9, 0.8, 100), (0.6, 0.5, 10), (0.99, 0.9, 30), (0.5, 0.4, 2)],
         turning_point,
         {
@@ -126,14 +126,14 @@ EXERCISES = [
         tol=1e-7,
     ),
     function(
-        "a function `weights(lengths, n)` that returns an array with a row of n weights for each text",
+        "a function `weights(lengths, n)` that returns an array with a row of n weights for each text, padded at the end to n tokens",
         some_lengths,
         true_tokens,
         {
-            "The padding counts like the rest.": inside(lambda j, k, n: 1.0),
+            "Here the padding counts like the rest.": inside(lambda j, k, n: 1.0),
             "Every text counts the same, whatever its length. The mean over tokens is wanted.": inside(lambda j, k, n: (j < k) / k),
-            "One token too many of each text.": inside(lambda j, k, n: float(j <= k)),
-            "The padding counts, and the text does not.": inside(lambda j, k, n: float(j >= k) + 1e-9),
+            "One token too many counts in each text.": inside(lambda j, k, n: float(j <= k)),
+            "Here the padding counts, and the text does not.": inside(lambda j, k, n: float(j >= k) + 1e-9),
         },
         through=weighted,
     ),
@@ -146,18 +146,19 @@ EXERCISES = [
             "The halves count by their total weights, not by their sizes.":
                 lambda halves: float(np.average([batch_loss(*half) for half in halves], weights=[y.size for y, _ in halves])),
             "This is the sum. An average is wanted.": lambda halves: float(sum(batch_loss(y, w) * w.sum() for y, w in halves)),
-            "The weights of the halves are turned round.":
+            "The halves are weighted the wrong way round.":
                 lambda halves: float(np.average([batch_loss(*half) for half in halves], weights=[1 / w.sum() for _, w in halves])),
         },
     ),
     function(
-        "a function `peeking(t, V)` that returns scores of shape (n, V) for the shifted text t that the model reads; row i is judged on token t[i + 1]",
+        "a function `peeking(t, V)` that returns scores of shape (n, V) for the shifted text t that the model reads; row i < n − 1 is judged on"
+        " token t[i + 1]",
         lambda rng, n: (rng.integers(0, 4, size=n + 1), 4),
         lambda t, V: np.zeros(len(t) - 1),
         {
             "Row i copies what stands in row i: that is the token before the one it is judged on.": copies(lambda t: t),
             "Row i copies the row before it; it has to look ahead.": copies(lambda t: np.roll(t, 1)),
-            "The right token is preferred, and not by enough: the loss is not near 0.": copies(lambda t: np.roll(t, -1), 1.0),
+            "The right token is preferred, but not by enough: the loss is not near 0.": copies(lambda t: np.roll(t, -1), 1.0),
             "All tokens have the same score.": lambda t, V: np.zeros((len(t), V)),
         },
         through=peeked,
@@ -167,11 +168,11 @@ EXERCISES = [
         "the set of those of " + ", ".join(f'"{name}"' for name in CHANGES) + " that never change the loss",
         harmless,
         {
-            "A number added to one column changes that token's share in every row.": {
+            "A number added to one column changes that token's probability in every row.": {
                 "add to a row", "add to a column", "rename the tokens", "reorder rows and tokens", "replace by log-softmax"},
-            "Twice the scores are sharper probabilities.": {"add to a row", "double", "rename the tokens", "reorder rows and tokens", "replace by log-softmax"},
-            "Log-softmax adds a number to each row.": {"add to a row", "rename the tokens", "reorder rows and tokens"},
-            "There are more than that: the loss does not know names or places, if tokens and scores move together.": {
+            "Doubling sharpens the probabilities.": {"add to a row", "double", "rename the tokens", "reorder rows and tokens", "replace by log-softmax"},
+            "Log-softmax only adds a number to each row.": {"add to a row", "rename the tokens", "reorder rows and tokens"},
+            "There are more: names and places do not matter to the loss if tokens and scores move together.": {
                 "add to a row", "replace by log-softmax"},
         },
     ),
@@ -180,12 +181,12 @@ EXERCISES = [
         pieces_of_scores,
         lambda pieces: one(np.concatenate(pieces)),
         {
-            "exp overflows: without the maximum it cannot be done.": quiet(lambda pieces: np.log(sum(np.exp(z).sum() for z in pieces))),
-            "When a new maximum comes, the sum so far has to be made relative to it.": quiet(not_rescaled),
-            "The logarithms of the pieces are added. It is the sums that add up.": quiet(lambda pieces: sum(one(z) for z in pieces)),
+            "exp overflows, unless a maximum is subtracted first.": quiet(lambda pieces: np.log(sum(np.exp(z).sum() for z in pieces))),
+            "When a new maximum comes, the sum so far must be rescaled to it.": quiet(not_rescaled),
+            "This adds the logarithms of the pieces. It is the sums of exponentials that add up.": quiet(lambda pieces: sum(one(z) for z in pieces)),
             "The first piece's maximum may be far below that of a later one.":
                 quiet(lambda pieces: pieces[0].max() + np.log(sum(np.exp(z - pieces[0].max()).sum() for z in pieces))),
-            "This is the largest score: nearly right when one score is far ahead.": quiet(lambda pieces: max(z.max() for z in pieces)),
+            "This is only the largest score: nearly right when one score is far ahead.": quiet(lambda pieces: max(z.max() for z in pieces)),
         },
         tol=1e-12,
     ),
@@ -200,13 +201,13 @@ EXERCISES = [
         },
     ),
     value(
-        "the pair $(h_0,h_1)$, in bits per letter",
+        "the pair $(h_0,h_1)$ of these losses, in bits per letter",
         floors_in_bits,
         {
             "These are bits per text.": (1.8112781244591327, 1.5),
             "These are nats.": (0.6277410, 0.5198604),
-            "The first letter is a three times out of four, the second twice: the two places have different entropies.": (1.0, 0.75),
-            "This is what a model pays at the second place when it sees nothing or the first letter.": (1.0, 0.6887218755408672),
+            "The first letter is a three times out of four, the second two times: the two places have different entropies.": (1.0, 0.75),
+            "These are the losses at the second place alone. The mean over both places is wanted.": (1.0, 0.6887218755408672),
         },
         tol=1e-6,
     ),

@@ -83,7 +83,7 @@ def mixed(answer: Any) -> Iterator[tuple[str, object]]:
     first, second = (attention(U, U, rows)[1] for rows in (X, Y) for U in [rows / np.sqrt((rows**2).mean() + 1e-6)])
     same = np.allclose(first, second, rtol=0, atol=1e-6)
     yield "The mean squares of both are equal: give the last rows different lengths.", not (same and np.isclose((X**2).mean(), (Y**2).mean()))
-    yield "Row 1 of the results is the same. It averages rows 0 and 1: make its choice depend on the size of the scores.", not same
+    yield "Row 1 of the results is the same. It averages rows 0 and 1: choose these so that the weights depend on the size of the scores.", not same
 
 
 def families() -> list[tuple[np.ndarray, int]]:
@@ -115,17 +115,17 @@ EXERCISES = [
         lambda W_O, order: multi_head(X, **weights(len(order))),
         {
             "The blocks have not moved.": lambda W_O, order: W_O,
-            "The blocks have moved the other way: head order[i] is now head i.":
+            "The blocks have moved the other way: block i of the old matrix is now block order[i].":
                 lambda W_O, order: W_O.reshape(len(order), -1, 6)[np.argsort(order)].reshape(W_O.shape),
             "Rows have moved inside the blocks. A block belongs to a head and moves whole.":
                 lambda W_O, order: W_O.reshape(-1, len(order), 6)[:, order].reshape(W_O.shape),
-            "The columns of W_O are the outputs; the heads meet its rows.":
+            "The columns of W_O belong to the outputs; the rows belong to the heads.":
                 lambda W_O, order: np.take(W_O, np.argsort(np.argsort(np.resize(order, 6), kind="stable"), kind="stable"), axis=1),
         },
         through=reordered,
     ),
     function(
-        "a function `taller(W, b)` for W of shape (h, d, k) and b of shape (h, k), where the column of ones is appended last",
+        "a function `taller(W, b)` that returns such matrices for W of shape (h, d, k) and b of shape (h, k), where the column of ones comes last",
         lambda rng, n: (rng.normal(size=(2, n, 3)), rng.normal(size=(2, 3))),
         lambda W, b: np.array([np.random.default_rng(1).normal(size=(4, W.shape[1])) @ W[i] + b[i] for i in range(len(W))]),
         {
@@ -137,11 +137,11 @@ EXERCISES = [
         through=lambda out, W, b: np.column_stack([np.random.default_rng(1).normal(size=(4, W.shape[1])), np.ones(4)]) @ out,
     ),
     function(
-        "a function `back(n, m)`: the product of m patterns *previous* for n rows, where row 0, which has none before it, looks at itself",
+        "a function `back(n, m)`: the product of m patterns *previous* for n rows, where row 0, which has no row before it, looks at itself",
         [(5, 2), (1, 2), (4, 0), (6, 3), (3, 5), (8, 1)],
         lambda n, m: np.linalg.matrix_power(previous(n), m),
         {
-            "The first rows cannot look so far back. They do not look nowhere: their weights sum to 1.": lambda n, m: np.eye(n, k=-m),
+            "The first rows cannot look so far back, but they must look somewhere: their weights sum to 1.": lambda n, m: np.eye(n, k=-m),
             "The first rows end at row 0, not at themselves.":
                 lambda n, m: np.eye(n, k=-m) + np.diag((np.arange(n) < m).astype(float)) * (m > 0),
             "One step too few.": lambda n, m: np.linalg.matrix_power(previous(n), max(m - 1, 0)),
@@ -152,25 +152,26 @@ EXERCISES = [
         "the number",
         lambda: next(g for g in range(1, 33) if shared_sizes(4096, 32, 128, g) == 41_943_040),
         {
-            "The output matrix is forgotten.": 24,
-            "Queries and outputs are not shared; you share them, too.": 20,
-            "So many heads of queries share one head of keys and values.": 4,
-            "Keys and values are two matrices for each head.": 16,
+            "The output matrix is missing.": 24,
+            "Queries and outputs are not shared, but you share them, too.": 20,
+            "This many heads of queries share one head of keys and values.": 4,
+            "Each head of keys and values has two matrices.": 16,
         },
     ),
     holds(
-        "a function `sharp(n)` that returns W_Q and W_K, each of shape (n, 2), with which each of the n unit vectors gives at least 0.99 to itself",
+        "a function `sharp(n)` that returns W_Q and W_K, each of shape (n, 2), with which each of the n unit vectors"
+        " gives itself a weight of at least 0.99",
         narrow,
         [circle(2, lambda n: 1.0), circle(2, lambda n: 50.0), circle(1, lambda n: -50.0 * n**2), lambda n: (np.eye(n), 20 * np.eye(n)),
          lambda n: (np.arange(2.0 * n).reshape(n, 2),) * 2, lambda n: (np.column_stack([np.arange(n), np.zeros(n)]),) * 2],
     ),
     value(
-        "the two numbers",
+        "the two numbers of row 1",
         two_averages,
         {
             "The bias is missing.": (1, 3),
             "The heads average, they do not add.": (3, 6),
-            "H stands left of W_O: its rows, not its columns, belong to the heads.": (3, 2),
+            "H stands to the left of W_O: the rows of W_O, not its columns, belong to the heads.": (3, 2),
             "Row 1 also sees row 0.": (1, 4),
         },
     ),
@@ -185,7 +186,7 @@ EXERCISES = [
         },
     ),
     holds(
-        "two arrays (X, Y) of shape (3, 2): row 0 of X is row 0 of Y and row 1 of X is row 1 of Y, but the results differ in row 1",
+        "two arrays (X, Y) of shape (3, 2) that agree in rows 0 and 1, while their results differ in row 1",
         mixed,
         [
             (np.ones((3, 2)), np.ones((3, 2))),

@@ -68,7 +68,8 @@ def group_axes() -> set[str]:
 
 EXERCISES = [
     function(
-        "a function `query_key(W_Q, W_K)`, both with the axes chans and key: the matrix with the axes chans (of the queries) and chans' (of the keys)",
+        "a function `query_key(W_Q, W_K)` of tensors with the axes chans and key: the matrix with the axes"
+        " chans (of the queries) and chans' (of the keys)",
         two_matrices,
         lambda W_Q, W_K: to_array(W_Q, "chans", "key") @ to_array(W_K, "chans", "key").T,
         {
@@ -81,18 +82,18 @@ EXERCISES = [
         through=lambda out, W_Q, W_K: to_array(out, "chans", "chans'"),
     ),
     value(
-        "a pair: the sums of all entries of the three results for 4 queries and 3 keys, as a tuple; and those that give averages, as a set of"
-        ' "seq", "seq\'", "both"',
+        "a pair: the sums of all entries of the three results for 4 queries and 3 keys, as a tuple; and the set of those"
+        ' of "seq", "seq\'", "both" that give averages',
         totals,
         {
             "The softmax over seq sums to 1 along seq, once for each seq'.": ((3, 4, 1), {"seq"}),
             "An average is taken over the keys, so the weights of each query have to sum to 1.": ((4, 3, 1), {"seq'"}),
             "All weights together sum to 1 in only one of the three.": ((1, 1, 1), {"seq"}),
-            "Weights that sum to 1 altogether make no average for each query.": ((4, 3, 1), {"seq", "both"}),
+            "Weights that sum to 1 altogether do not make an average for each query.": ((4, 3, 1), {"seq", "both"}),
         },
     ),
     function(
-        "a function `cross(X, Z, w)` that returns a tensor with the axes seq' and val; w holds W_Q, W_K, W_V, b_Q, b_K, b_V by these names",
+        "a function `cross(X, Z, w)` that returns a tensor with the axes seq' and val; w holds W_Q, W_K, W_V, b_Q, b_K, b_V under these names",
         two_texts,
         crossed,
         {
@@ -106,22 +107,22 @@ EXERCISES = [
         through=lambda out, X, Z, w: to_array(out, "seq'", "val"),
     ),
     value(
-        'the set of the axes, of "batch", "group", "member", "layer"',
+        'the set of these axes, from among "batch", "group", "member", "layer"',
         group_axes,
         {
             "That is instance norm: every channel by itself. A group has several members.": {"layer"},
             "That is layer norm: all groups together.": {"group", "member", "layer"},
-            "The groups are what is to stay apart.": {"group", "layer"},
+            "The groups must stay apart.": {"group", "layer"},
             "The positions of a group's channels belong together as well.": {"member"},
             "Each example is treated by itself.": {"batch", "member", "layer"},
         },
     ),
     function(
-        "a function `trace(A)` for a tensor with the axes ax and ax' of one size",
+        "a function `trace(A)` that returns the trace of a tensor A with the axes ax and ax' of the same size",
         lambda rng, n: (tensor(rng, ax=n, ax_=n),),
         lambda A: float(np.trace(A.values)),
         {
-            "This adds up all entries: right for n = 1.": lambda A: float(A.sum()),
+            "This adds up all entries, which is right only for n = 1.": lambda A: float(A.sum()),
             "This is the sum of the squares: A meets itself, not the identity.": lambda A: float(dot(A, A, "ax", "ax'")),
             "This adds up the other diagonal.": lambda A: float(np.trace(A.values[::-1])),
         },

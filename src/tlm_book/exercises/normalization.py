@@ -78,25 +78,26 @@ def future_seen(pair: Any) -> Iterator[tuple[str, object]]:
 
 EXERCISES = [
     function(
-        "a function `narrow(x, b)`: what the layer returns for a row x of one or two numbers, gains 1, biases b and a negligible ε, without computing a spread",
+        "a function `narrow(x, b)` that gives, without computing a spread, what the layer returns for a row x of one or two numbers,"
+        " with gains 1, biases b and a negligible ε",
         [(np.array(x), np.array(b)) for x, b in [([3.0], [0.5]), ([1.0, 4.0], [0.0, 0.0]), ([4.0, 1.0], [1.0, 2.0]), ([-2.0], [0.0]),
                                                 ([-1.0, -9.0], [0.5, 0.5])]],
         lambda x, b: standardize(x, eps=1e-15) + b,
         {
             "Right for two numbers. A row of one number is constant: what is x − x̄?": lambda x, b: np.sign(x - x[::-1] + (len(x) == 1)) + b,
             "The signs are exchanged: the larger number stays the larger.": lambda x, b: np.sign(x[::-1] - x) + b,
-            "The row is centred and not divided by its spread.": lambda x, b: x - x.mean() + b,
-            "The bias is forgotten.": lambda x, b: np.sign(x - x.mean()),
+            "The row is centred, but not divided by its spread.": lambda x, b: x - x.mean() + b,
+            "The bias is missing.": lambda x, b: np.sign(x - x.mean()),
         },
         tol=1e-6,
     ),
     function(
-        "a function `outlier(d)` that returns a row of d numbers, of which std has a coordinate within 0.001 of √(d − 1)",
+        "a function `outlier(d)` that returns a row x of d numbers such that std(x) has a coordinate within 0.001 of √(d − 1)",
         [(5,), (2,), (3,), (30,), (100,)],
         lambda d: float(np.sqrt(d - 1)),
         {
             "Half above and half below gives ±1: right for d = 2 only.": lambda d: np.where(np.arange(d) % 2, 1.0, -1.0),
-            "Numbers at equal distances do not come near.": lambda d: np.arange(float(d)),
+            "Equally spaced numbers do not come near the bound.": lambda d: np.arange(float(d)),
             "A number may stick out more than that.": lambda d: np.append(np.arange(d - 1.0), 2.0 * d),
             "Two numbers stick out; one is better.": lambda d: np.append(np.zeros(d - 2), [1.0, -1.0]),
         },
@@ -104,13 +105,13 @@ EXERCISES = [
         tol=1e-3,
     ),
     function(
-        "a function `convert(d, eps)` that returns a pair (c, e) with std'(x) = c · std(x) for every row of d numbers, where std' has eps and"
-        " std has e for its ε",
+        "a function `convert(d, eps)` that returns a pair (c, e) with std'(x) = c · std(x) for every row of d numbers, where ε is eps"
+        " in std' and e in std",
         [(d, eps) for d in (5, 2, 17) for eps in (0.5, 1e-6, 2.0)],
         lambda d, eps: np.stack([unbiased(row(d, seed), eps) for seed in range(3)]),
         {
-            "Another factor in σ is another ε as well.": lambda d, eps: (np.sqrt((d - 1) / d), eps),
-            "The factor is turned round: σ' is larger than σ, so std' is smaller.": lambda d, eps: (np.sqrt(d / (d - 1)), eps * np.sqrt(d / (d - 1))),
+            "Another factor in σ means another ε as well.": lambda d, eps: (np.sqrt((d - 1) / d), eps),
+            "The factor is upside down: σ' is larger than σ, so std' is smaller.": lambda d, eps: (np.sqrt(d / (d - 1)), eps * np.sqrt(d / (d - 1))),
             "The factor of the variance is not that of its root.": lambda d, eps: ((d - 1) / d, eps * (d - 1) / d),
             "ε changes the other way.": lambda d, eps: (np.sqrt((d - 1) / d), eps * np.sqrt(d / (d - 1))),
         },
@@ -124,25 +125,25 @@ EXERCISES = [
         {
             "They are equal only for ε = 0.": lambda x, eps: 1.0,
             "The second division has an ε, too.": lambda x, eps: 1 / spread(x, eps),
-            "This is the spread of std(x), by which (with ε) one divides.": lambda x, eps: spread(x, eps) + eps,
+            "This is the spread of std(x) plus ε, which one divides by.": lambda x, eps: spread(x, eps) + eps,
             "The spread of std(x) is not that of x.": lambda x, eps: 1 / (x.std() + eps),
         },
     ),
     holds(
-        "a function `directions(x)` that returns as many independent ones as there are, as rows",
+        "a function `directions(x)` that returns such changes as rows, as many independent ones as there are",
         lost,
         [lambda x: np.ones((1, len(x))), lambda x: np.ones((2, len(x))), lambda x: np.stack([np.ones(len(x)), x**2 + 1]),
          lambda x: np.stack([x]), lambda x: np.ones(len(x)), lambda x: np.eye(len(x))[:2]],
     ),
     function(
-        "a function `norm32(X)` that standardizes the rows of a float32 array around 1,000,000 in float32 alone, to an error of 0.00001",
+        "a function `norm32(X)` that standardizes the rows of a float32 array of numbers near 1,000,000, in float32 alone, to within 0.00001",
         shifted_rows,
         lambda X: layer_norm(X.astype(np.float64), np.ones(X.shape[1]), np.zeros(X.shape[1])),
         {
             "The rounding error of the mean is still in it: this is the plain formula.": single(once),
-            "The mean of the squares less the square of the mean: both are huge, and their difference is rounding error.":
+            "The mean of the squares and the square of the mean are both huge, and their difference is rounding error.":
                 lambda X: once(X) / np.sqrt(np.maximum(mean(X * X) - mean(X) ** 2, np.float32(1e-6))),
-            "It is centred twice, and not divided by the spread.": lambda X: once(once(X)),
+            "It is centred twice, but not divided by the spread.": lambda X: once(once(X)),
             "": lambda X: layer_norm(X.astype(np.float64), np.ones(X.shape[1]), np.zeros(X.shape[1])),
         },
         through=precise,
@@ -161,13 +162,14 @@ EXERCISES = [
         "the row, an array of four numbers",
         lambda: np.array([1.0, -1.0, 1.0, 1.0]),
         {
-            "Without the guard any multiple would do. Here ε = 3 tells which.": np.array([0.5, -0.5, 0.5, 0.5]),
-            "The factor is a root.": np.array([2.0, -2.0, 2.0, 2.0]),
+            "Without the guard any multiple would do. Here ε = 3 tells which one it is.": np.array([0.5, -0.5, 0.5, 0.5]),
+            "The factor is a square root.": np.array([2.0, -2.0, 2.0, 2.0]),
             "No mean was subtracted.": np.array([0.5, -1.5, 0.5, 0.5]),
         },
     ),
     holds(
-        "a pair of arrays (X, Y), each of two rows and two columns, with the same first row, for which the program's first rows differ by more than 1",
+        "a pair of arrays (X, Y), each of two rows and two columns, with the same first row, for which the first rows of the"
+        " program's results differ by more than 1 somewhere",
         future_seen,
         [(np.zeros((2, 2)), np.zeros((2, 2))), (np.eye(2), -np.eye(2)), (np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])),
          (np.zeros((3, 2)), np.ones((3, 2)))],
@@ -179,7 +181,7 @@ EXERCISES = [
         {
             "The mean is that of a row of W, not of a column.": lambda W, b: (W - W.mean(axis=0), b - b.mean()),
             "The bias has a mean, too.": lambda W, b: (W - W.mean(axis=1, keepdims=True), b),
-            "The mean of each row is wanted, not one mean of all.": lambda W, b: (W - W.mean(), b - b.mean()),
+            "The mean of each row is wanted, not one mean of all entries.": lambda W, b: (W - W.mean(), b - b.mean()),
             "Only the mean goes into the matrix; RMS norm divides.": lambda W, b: (
                 (W - W.mean(axis=1, keepdims=True)) / (1 + W.std(axis=1, keepdims=True)), b - b.mean()),
         },

@@ -43,12 +43,12 @@ def peeking_keys(keys: Any) -> Iterator[tuple[str, object]]:
     X = np.random.default_rng(0).normal(size=(5, 3))
     K = lambda X: np.asarray(call(keys, X, names=["X"]))
     yield f"K(X) has shape {K(X).shape}; it has to be that of X, {X.shape}.", K(X).shape == X.shape
-    yield "These keys are drawn by chance: for one X they are not always the same.", np.array_equal(K(X), K(X))
+    yield "These keys are random: for the same X they are not always the same.", np.array_equal(K(X), K(X))
     yield "These keys do not peek: as an operator, X ↦ K(X) is autoregressive.", not is_autoregressive(K, X)
-    yield "These are the keys of the text. Find others that differ from the centred rows.", not agree(K(X), X - X.mean(0), 1e-9)
-    yield "The peeking shows: the pattern softmax(◺(X K(X)ᵀ)) of the first rows changes when later rows are there.", (
+    yield "These are the centred rows of the exercise. Find other keys.", not agree(K(X), X - X.mean(0), 1e-9)
+    yield "The peeking shows: the pattern softmax(◺(X K(X)ᵀ)) of the first rows changes when later rows follow.", (
         is_causal_pattern(lambda X: masked_softmax(X @ K(X).T), X, 1e-9))
-    yield "All scores of a row are equal: these keys tell nothing apart.", not agree(
+    yield "All scores of a row are equal: these keys tell no rows apart.", not agree(
         masked_softmax(X @ K(X).T), masked_softmax(np.zeros((5, 5))), 1e-6)
 
 
@@ -91,7 +91,7 @@ def without_diagonal() -> tuple[bool, bool]:
 def last_row_of_the_running_sum(S: Any) -> Iterator[tuple[str, object]]:
     T = lambda X: np.asarray(call(S, X, names=["X"]), dtype=float)
     texts = [np.random.default_rng(n).normal(size=(n, 3)) for n in (1, 2, 3, 6)]
-    yield "S(X) has to have the shape of X.", all(T(X).shape == X.shape for X in texts)
+    yield "S(X) must have the shape of X.", all(T(X).shape == X.shape for X in texts)
     yield "The last row is not that of the running sum.", all(agree(T(X)[-1], X.sum(axis=0), 1e-9) for X in texts)
     yield "This is the running sum itself.", not all(agree(T(X), np.cumsum(X, axis=0), 1e-9) for X in texts)
 
@@ -103,9 +103,9 @@ EXERCISES = [
         lambda Y: np.linalg.solve(np.eye(len(Y)) - np.eye(len(Y), k=-1), Y),
         {
             "This is D itself, not its inverse.": lambda Y: np.diff(Y, axis=0, prepend=0),
-            "It goes along the wrong axis: the numbers of one row are mixed, not the rows.": lambda Y: np.cumsum(Y, axis=1),
-            "It works from the last row to the first, so that row i hears later rows.": lambda Y: np.cumsum(Y[::-1], axis=0)[::-1],
-            "It adds only the row before: right for two rows, and not for three.": lambda Y: Y + np.vstack([0 * Y[:1], Y[:-1]]),
+            "It sums along the wrong axis: it adds the numbers within a row, not the rows.": lambda Y: np.cumsum(Y, axis=1),
+            "It works from the last row to the first, so that row i depends on later rows.": lambda Y: np.cumsum(Y[::-1], axis=0)[::-1],
+            "It adds only the row before: right for two rows, but not for three.": lambda Y: Y + np.vstack([0 * Y[:1], Y[:-1]]),
         },
     ),
     function(
@@ -117,37 +117,37 @@ EXERCISES = [
             "A window that reaches beyond row i may still give no weight to what lies there.": lambda weights, ahead: ahead == 0,
             "Right for ahead = 0 and 1. With ahead = 2 two of the rows lie beyond row i.":
                 lambda weights, ahead: ahead == 0 or weights[2] == 0,
-            "You look at the weights of the earliest rows; those of the latest are the dangerous ones.":
+            "You look at the weights of the earliest rows; it is those of the latest that matter.":
                 lambda weights, ahead: not any(weights[:ahead]),
         },
     ),
     value(
-        'the set of those of "A + C", "A C", "A ⊙ C", "A Cᵀ", "Aᵀ", "A⁻¹", "A / sum of A" that are causal patterns for all causal'
-        " patterns A and C (and invertible A)",
+        'the set of those among "A + C", "A C", "A ⊙ C", "A Cᵀ", "Aᵀ", "A⁻¹", "A / sum of A" that are causal patterns for all causal'
+        " patterns A and C (for A⁻¹: all invertible A)",
         causal_ones,
         {
-            "Being triangular is not all: the leading block must be computed from the leading rows.":
+            "Being triangular is not enough: the leading block must be computed from the leading rows.":
                 {"A + C", "A C", "A ⊙ C", "A⁻¹", "A / sum of A"},
-            "A transposed pattern is upper triangular: row i hears the rows after it.": {"A + C", "A C", "A ⊙ C", "A Cᵀ", "A⁻¹"},
-            "What is said of sums and products is right. There is one more.": {"A + C", "A C", "A ⊙ C"},
+            "A transposed pattern is upper triangular: row i depends on the rows after it.": {"A + C", "A C", "A ⊙ C", "A Cᵀ", "A⁻¹"},
+            "You are right about sums and products. There is one more.": {"A + C", "A C", "A ⊙ C"},
             "Is the product of two lower triangular matrices not lower triangular?": {"A + C", "A ⊙ C", "A⁻¹"},
         },
     ),
     holds(
-        "a function `keys(X)` of your own, other than centring: keys that depend on later rows while softmax(◺(X K(X)ᵀ)) is a"
-        " causal pattern",
+        "a function `keys(X)` of your own, other than centring: keys of the shape of X that depend on later rows and do not make"
+        " all scores of a row equal, while softmax(◺(X K(X)ᵀ)) is a causal pattern",
         peeking_keys,
         [lambda X: X, lambda X: X - X.mean(axis=0), lambda X: X - X.mean(axis=1, keepdims=True), lambda X: X * X.mean(axis=0),
          lambda X: np.zeros_like(X) + X.mean(axis=0), lambda X: X + np.random.default_rng().normal(size=3)],
     ),
     function(
-        "a function `count(s, M)` that gives the four numbers: rowwise, indexed-rowwise, autoregressive, all",
+        "a function `count(s, M)` that returns the four numbers, in this order: rowwise, indexed-rowwise, autoregressive, all",
         [(2, 2), (1, 3), (2, 1), (3, 1), (3, 2), (2, 3)],
         lambda s, M: choices(s, M),
         {
-            "An operator from i rows has s^i possible inputs, not s·i.": counted(lambda s, i: s ** (s * i)),
+            "A function of i rows has s^i possible inputs, not s·i.": counted(lambda s, i: s ** (s * i)),
             "Row i of an autoregressive operator may use row i itself: i + 1 rows, not i.": counted(lambda s, i: s ** s**i, before=0),
-            "Operators on different heights have different numbers of inputs: the last number is a product over heights.":
+            "An operator is defined at every height up to M: the last number is a product over heights.":
                 counted(lambda s, i: s ** s**i, top=True),
         },
     ),
@@ -155,27 +155,27 @@ EXERCISES = [
         "the matrix of weights, with three rows",
         lambda: masked_softmax(SCORES),
         {
-            "The mask is missing: row 0 may look at itself only.": softmax(SCORES),
-            "These are the weights before they are divided by the sum of their row.": np.tril(np.exp(SCORES)),
-            "A logarithm is no weight: e^log 3 = 3.": np.tril(SCORES) / np.tril(SCORES).sum(axis=1, keepdims=True),
-            "Hidden places have the weight 0, not an equal share.": np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None],
+            "The mask is missing: row 0 may look only at itself.": softmax(SCORES),
+            "These are the weights before each row is divided by its sum.": np.tril(np.exp(SCORES)),
+            "A score is not a weight: take the exponential, e^log 3 = 3.": np.tril(SCORES) / np.tril(SCORES).sum(axis=1, keepdims=True),
+            "The visible places do not get equal shares: the weights depend on the scores.": np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None],
         },
     ),
     value(
-        "three pairs of numbers, in this order: row 1 for X and row 1 for X[:2]",
+        "three pairs of numbers, one for each operator: row 1 for X, then row 1 for X[:2]",
         lambda: tuple((float(T(np.array([1.0, 2, 6]))[1]), float(T(np.array([1.0, 2]))[1])) for T in OPERATORS),
         {
             "The mean of two rows is not that of three: centring sees that a row is gone.": ((3, 3), (-1, -1), (1, 1.5)),
-            "The third divides by n, the number of all rows, which is 2 for X[:2].": ((3, 3), (-1, 0.5), (1.5, 1.5)),
+            "The third divides by n, the number of all rows: 3 for X, and 2 for X[:2].": ((3, 3), (-1, 0.5), (1.5, 1.5)),
             "Rows count from 0: row 1 is the second.": ((1, 1), (-2, -0.5), (1 / 3, 0.5)),
         },
     ),
     value(
-        "a tuple: the set of the rows with NaN, and the two answers as True or False",
+        "a tuple: the set of the indices of the rows with NaN, and the two answers as True or False",
         lambda: ({0}, *without_diagonal()),
         {
             "Row 1 still sees row 0: one score is enough for a softmax.": ({0, 1}, True, False),
-            "Zeros in row 0 are the same at every height, and no later row looks at them: test it with is_causal_pattern.": ({0}, False, False),
+            "Row 0 is zero at every height, so the leading blocks agree: test it with is_causal_pattern.": ({0}, False, False),
             "The weights of row 0 are all 0.": ({0}, True, True),
         },
     ),

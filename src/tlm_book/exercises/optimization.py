@@ -80,7 +80,7 @@ def turned(answer: Any) -> Iterator[tuple[str, object]]:
     g = np.asarray(answer, dtype=float)
     yield "An array of two numbers is wanted.", g.shape == (2,) and bool(np.isfinite(g).all())
     clipped = np.clip(g, -1, 1)
-    yield "Its direction is lost: one of the two gradients is 0.", g.any() and clipped.any()
+    yield "The gradient 0 has no direction.", g.any() and clipped.any()
     cosine = g @ clipped / np.linalg.norm(g) / np.linalg.norm(clipped)
     angle = math.degrees(math.acos(min(1.0, max(-1.0, float(cosine)))))
     yield f"Clipping its entries turns it by {angle:.1f}°.", angle > 40
@@ -107,10 +107,10 @@ EXERCISES = [
         "the pair of weights after the second step",
         two_steps,
         {
-            "That is gradient descent: the second step also has half of the first m.": (9 / 16, 0.0),
-            "The gradient of the second weight is 4w₁.": (7 / 16, 7 / 16),
+            "This is gradient descent: the second step must also contain half of the first m.": (9 / 16, 0.0),
+            "The derivative with respect to the second weight is 4w₁.": (7 / 16, 7 / 16),
             "Here m takes the whole gradient, not the share 1 − β of it.": (0.765625, 0.125),
-            "That is after the first step.": (0.75, 0.0),
+            "This is after the first step.": (0.75, 0.0),
         },
     ),
     value(
@@ -118,43 +118,43 @@ EXERCISES = [
         two_of_adam,
         {
             "In the second step the mean still holds some of the first gradient.": (-1.0, 0.0),
-            "Without the corrections the steps have other lengths.": (-1.0, -1 + 0.75 / math.sqrt(3.9375)),
+            "Without the corrections the second step has another length.": (-1.0, -1 + 0.75 / math.sqrt(3.9375)),
             "The steps go against the gradient.": (1.0, 2 / 3),
             "m̂ is m over 1 − β₁², and this is 3/4.": (-1.0, -0.75),
         },
     ),
     function(
-        "a function `best_rate(gap, Lam, sigma, T)` for gap = f(w_0) − f_*, among the rates from 0 to 1/Λ",
+        "a function `best_rate(gap, Lam, sigma, T)` that returns the best of the rates from 0 to 1/Λ, for gap = f(w_0) − f_*",
         [(3.0, 2.0, 0.5, 1000), (1.0, 1.0, 2.0, 50), (5.0, 4.0, 0.1, 10), (0.3, 10.0, 3.0, 400)],
         best_rate,
         {
             "It must not exceed 1/Λ.": lambda gap, Lam, sigma, T: math.sqrt(2 * gap / (T * Lam * sigma**2)),
-            "The noise does not enter, and it should.": lambda gap, Lam, sigma, T: 1 / Lam,
+            "This does not depend on the noise, and it should.": lambda gap, Lam, sigma, T: 1 / Lam,
             "The first term has a factor 2.": lambda gap, Lam, sigma, T: min(1 / Lam, math.sqrt(gap / (T * Lam * sigma**2))),
             "The best rate falls like one over the root of T.": lambda gap, Lam, sigma, T: min(1 / Lam, 2 * gap / (T * Lam * sigma**2)),
         },
         tol=1e-5,
     ),
     function(
-        "a function `steps(Lam, distance, gap)`: the least T for which this bound ensures a loss within `gap` of the smallest, for a start at that"
-        " distance",
+        "a function `steps(Lam, distance, gap)`: the least T for which this bound guarantees a loss within `gap` of the smallest, for a start at this"
+        " distance from w_*",
         [(2.0, 3.0, 0.1), (1.0, 1.0, 0.3), (10.0, 0.5, 0.01), (5.0, 2.0, 7.0)],
         least_steps,
         {
-            "It is a whole number of steps.": lambda Lam, distance, gap: Lam * distance**2 / (2 * gap),
+            "The number of steps is a whole number.": lambda Lam, distance, gap: Lam * distance**2 / (2 * gap),
             "The distance is squared.": lambda Lam, distance, gap: math.ceil(Lam * distance / (2 * gap)),
-            "The bound has 2T below.": lambda Lam, distance, gap: math.ceil(Lam * distance**2 / gap),
+            "The denominator of the bound is 2T.": lambda Lam, distance, gap: math.ceil(Lam * distance**2 / gap),
             "Rounded down, the bound is not yet small enough.": lambda Lam, distance, gap: int(Lam * distance**2 / (2 * gap)),
         },
     ),
     function(
-        "a function `speedup(q)`, in the limit of many steps",
+        "a function `speedup(q)` that returns this ratio, in the limit of many steps",
         [(2.0,), (10.0,), (100.0,), (1e4,)],
         speedup,
         {
-            "That is so for large q only.": lambda q: math.sqrt(q),
+            "This is nearly right, but for large q only.": lambda q: math.sqrt(q),
             "This is one over what is wanted.": lambda q: 1 / speedup(q),
-            "Numbers of steps compare as the logarithms of the factors, not as the factors.": lambda q: ((q - 1) / (q + 1))
+            "The numbers of steps depend on the logarithms of the factors, not on the factors themselves.": lambda q: ((q - 1) / (q + 1))
             / ((math.sqrt(q) - 1) / (math.sqrt(q) + 1)),
             "The factor of momentum is √β, not β.": lambda q: 2 * speedup(q),
         },
@@ -164,7 +164,7 @@ EXERCISES = [
         changed_runs,
         {
             "Adam divides by the root of the mean square, which grows by the same factor.": {"sgd", "momentum", "adam", "amsgrad"},
-            "A gradient that is clipped in any case has length c, whatever it was before.": {"sgd", "momentum", "clipped sgd", "clipped momentum"},
+            "A gradient that is clipped either way has length c, whatever it was before.": {"sgd", "momentum", "clipped sgd", "clipped momentum"},
             "Momentum adds up gradients, so it is multiplied as well.": {"sgd"},
             "The largest v is multiplied as every v is.": {"sgd", "momentum", "amsgrad"},
         },
@@ -175,25 +175,25 @@ EXERCISES = [
         [[1.0, 1.0], [5.0, 1.0], [0.0, 3.0], [1000.0, -900.0], [2.0, 3.0, 4.0]],
     ),
     function(
-        "a function `largest(scale, a)` for the noise scale $s_*$",
+        "a function `largest(scale, a)` that returns this s, a real number, for the noise scale $s_*$",
         [(40.0, 0.1), (7.0, 1 / 3), (100.0, 0.5), (3.0, 0.9)],
         largest,
         {
-            "This is where the doubled batch gains so much, not the batch before.": lambda scale, a: scale * (1 - a) / a,
-            "Near a = 1 there is nothing left: no doubling doubles the gain.": lambda scale, a: scale / (2 * a),
+            "This is the doubled batch; the size before doubling is wanted.": lambda scale, a: scale * (1 - a) / a,
+            "As a tends to 1 this must tend to 0: no doubling doubles the gain.": lambda scale, a: scale / (2 * a),
             "This is the reciprocal.": lambda scale, a: scale * 2 * a / (1 - a),
-            "The noise scale itself is the answer for a third only.": lambda scale, a: scale,
+            "The noise scale itself is the answer for a = 1/3 only.": lambda scale, a: scale,
         },
         tol=1e-8,
     ),
     function(
-        "a function `equal_steps(w, eta, decay)`, a real number, for η < w",
+        "a function `equal_steps(w, eta, decay)` that returns this number, a real one, for η < w",
         lambda rng, n: (float(rng.uniform(0.1, 1)), float(rng.uniform(0.001, 0.05)), float(rng.uniform(0.05, 0.5))),
         equal_steps,
         {
-            "Adam's step has the length η, whatever the size of its gradient is.": lambda w, eta, decay: 1.0,
-            "That is nearly so for small η; the decays multiply.": lambda w, eta, decay: 1 / (decay * w),
-            "This is the other way round.": lambda w, eta, decay: math.log(1 - eta * decay) / math.log(1 - eta / w),
+            "Adam's step has the length η, whatever the size of the gradient; AdamW needs several steps for this.": lambda w, eta, decay: 1.0,
+            "This is nearly right for small η, but the decays multiply.": lambda w, eta, decay: 1 / (decay * w),
+            "This is one over the number wanted.": lambda w, eta, decay: math.log(1 - eta * decay) / math.log(1 - eta / w),
             "AdamW multiplies by 1 − ηλ, not by 1 − λ.": lambda w, eta, decay: math.log(1 - eta / w) / math.log(1 - decay),
         },
     ),

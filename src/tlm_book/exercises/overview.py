@@ -42,18 +42,18 @@ EXERCISES = [
         lambda: 274,
         {
             "The biases count, too: b^O, b_1, b_2 and b.": 274 - 4 - 8 - 4 - 10,
-            "E and Y are two tables.": 274 - 40,
-            "Each head has matrices of its own: two times W^Q, W^K and W^V.": 274 - 24,
+            "E and Y are separate tables.": 274 - 40,
+            "Each head has matrices of its own: there are two each of W^Q, W^K and W^V.": 274 - 24,
             "The three normalizations have two rows of parameters each.": 274 - 12,
             "Where are the positions?": 274 - 16,
         },
     ),
     value(
-        "a 3 × 2 array, one row for each row that the head returns",
+        "a 3 × 2 array: the rows that the head returns",
         lambda: np.array([[8, 0], [16 / 3, 8 / 3], [2, 6]]),
         {
-            "Every row of it looks at all three. Row 0 may look at itself alone.": np.array([[2.0, 6.0]] * 3),
-            "The weights of a row have the sum 1, also where some are 0: mask first, then take the softmax.": np.array([[1.0, 0], [2, 1], [2, 6]]),
+            "Here every row looks at all three. Row 0 may look only at itself.": np.array([[2.0, 6.0]] * 3),
+            "The weights of a row sum to 1 even if some are 0: mask first, then take the softmax.": np.array([[1.0, 0], [2, 1], [2, 6]]),
             "The weights are proportional to the powers of e, not to the scores.": np.array([[8.0, 0], [4, 4], [1.2, 6.8]]),
         },
     ),
@@ -64,7 +64,7 @@ EXERCISES = [
             "The loss is a mean over the tokens, not a sum.": (8 * math.log(2), 4 * math.log(16)),
             "These are bits. The loss takes the natural logarithm.": (2.0, 4.0),
             "It is the mean of the logarithms, not the logarithm of the mean.": (-math.log(9 / 32), math.log(16)),
-            "A logarithm of a probability is negative; the loss has a minus sign.": (-2 * math.log(2), -math.log(16)),
+            "The logarithm of a probability is negative; the loss has a minus sign.": (-2 * math.log(2), -math.log(16)),
         },
     ),
     function(
@@ -72,7 +72,7 @@ EXERCISES = [
         two_texts,
         pair(0),
         {
-            "Attention brings earlier tokens into a row: it is not enough that the token of the row agrees.": pair(0, earlier=False),
+            "Attention brings earlier tokens into a row: it is not enough that the row's own token agrees.": pair(0, earlier=False),
             "A row also depends on its own token.": pair(-1),
             "A row does not depend on the token after it.": pair(1),
         },
@@ -84,26 +84,26 @@ EXERCISES = [
         {
             "Later rows stay masked, too.": lambda S, w: np.where(np.subtract(*np.indices(S.shape)) < w, S, -np.inf),
             "The window is one row too wide: w counts the row itself.": window(before=1),
-            "A score of 0 is not a weight of 0: softmax makes a positive weight of it.": window(blocked=0.0),
+            "A score of 0 is not a weight of 0: softmax gives it a positive weight.": window(blocked=0.0),
         },
     ),
     value(
         "a 2 × 3 array: the probabilities, and those at the temperature ½",
         lambda: np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 30, 4 / 30, 25 / 30]]),
         {
-            "To divide by ½ is to double: the logits grow, and their powers are squared.": np.array([[1 / 8, 2 / 8, 5 / 8], np.sqrt([1, 2, 5]) / np.sqrt([1, 2, 5]).sum()]),
+            "Dividing by ½ doubles the logits, so the powers of e are squared.": np.array([[1 / 8, 2 / 8, 5 / 8], np.sqrt([1, 2, 5]) / np.sqrt([1, 2, 5]).sum()]),
             "The temperature divides the logits, not the probabilities.": np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 4, 2 / 4, 5 / 4]]),
-            "Probabilities have the sum 1.": np.array([[1.0, 2, 5], [1, 4, 25]]),
+            "Probabilities sum to 1.": np.array([[1.0, 2, 5], [1, 4, 25]]),
         },
     ),
     value(
         'the set of those of "copy", "low", "stand", "last" that are true',
         lambda: {"copy"},
         {
-            "A model that copies has a low loss, but while it writes the next row is not there yet.": {"copy", "low"},
+            "A model that copies has a low loss, but while it writes, the next row is not there yet.": {"copy", "low"},
             "Row 0 looks at the new row, too.": {"copy", "stand"},
-            "The last row sees all rows with the mask as well; but what do these rows hold after block 0?": {"copy", "last"},
-            "In row i + 1 of the input stands the token that row i should forecast.": set(),
+            "With the mask, too, the last row sees all rows; but what do these rows hold after block 0?": {"copy", "last"},
+            "Row i + 1 of the input holds the token that row i should forecast.": set(),
         },
     ),
     function(
@@ -113,7 +113,7 @@ EXERCISES = [
         {
             "Each block looks one row further: the rows that it reads have looked ahead already.": lambda i, L, n: min(i + 1, n - 1),
             "A text of n tokens ends with token n − 1.": lambda i, L, n: i + L,
-            "Each row is made from rows up to one further, so not from all.": lambda i, L, n: n - 1,
+            "In each block a row reads rows up to the next one, not all rows.": lambda i, L, n: n - 1,
         },
     ),
 ]

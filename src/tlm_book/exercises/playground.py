@@ -32,10 +32,10 @@ EXERCISES = [
         "the list of the four whole numbers",
         lambda: [64, -127, 38, 0],
         {
-            "63.5 lies halfway: it goes to the even number.": [63, -127, 38, 0],
+            "63.5 lies halfway: it is rounded to the even number.": [63, -127, 38, 0],
             "The largest absolute value of the column becomes 127, not 128.": [64, -128, 38, 0],
             "Signs are kept.": [64, 127, 38, 0],
-            "The whole numbers run to 127 on either side: there are 255 of them.": [32, -64, 19, 0],
+            "The whole numbers run from −127 to 127: there are 255 of them.": [32, -64, 19, 0],
         },
     ),
     function(
@@ -49,22 +49,22 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `anew(n, k, L, causal)`: how many rows are computed anew, the rows after each of the L blocks counted once each",
+        "a function `anew(n, k, L, causal)`: how many rows are computed anew, counting the rows after each of the L blocks",
         [(8, 7, 2, True), (8, 0, 3, True), (5, 2, 4, True), (8, 7, 2, False), (5, 2, 4, False)],
         lambda n, k, L, causal: L * (n - k) if causal else L * n,
         {
             "Row k itself is computed anew, too.": lambda n, k, L, causal: L * (n - k - 1) if causal else L * n,
-            "Each block has such rows.": lambda n, k, L, causal: n - k if causal else n,
+            "There are such rows after each block.": lambda n, k, L, causal: n - k if causal else n,
             "Without the mask the rows before k see token k.": lambda n, k, L, causal: L * (n - k),
             "With the mask the rows before k are kept.": lambda n, k, L, causal: L * n,
         },
     ),
     function(
-        "a function `draw(p, k, u)`: the token for probabilities p, top-k and the number u",
+        "a function `draw(p, k, u)`: the token drawn for the probabilities p, the k of top-k and the number u",
         [(P, 4, 0.05), (P, 4, 0.3), (P, 2, 0.5), (P, 2, 0.6), (P, 3, 0.45), (P, 1, 0.9), ([0.25] * 4, 2, 0.75), (P, 4, 0.1)],
         draw,
         {
-            "The tokens are added up in the order of the vocabulary, not in that of their probabilities.": by_rank,
+            "The probabilities are added up in the order of the vocabulary, not from the largest down.": by_rank,
             "What is kept must sum to 1 again.": not_divided,
             "Tokens outside the k likeliest are never drawn.": lambda p, k, u: draw(p, len(p), u),
         },

@@ -61,9 +61,9 @@ EXERCISES = [
         [(sinusoid(1, 8, start=p)[0].round(5),) for p in (0, 1, 2, 700, 1569, 1572, 2200, 3000)],
         lambda vector: int(np.linalg.norm(sinusoid(3001, 8, start=0) - vector, axis=1).argmin()),
         {
-            "Right up to p = 1570: an angle has a sine and a cosine, and the sine alone does not tell it.":
+            "Right up to p = 1570: the sine alone does not determine the angle; use the cosine, too.":
                 lambda vector: round(float(np.arcsin(vector[6])) * 1000),
-            "It is cut down, not rounded, to a whole number.": lambda vector: int(np.arctan2(*vector[6:8]) % (2 * np.pi) * 1000),
+            "It is rounded down, not to the nearest whole number.": lambda vector: int(np.arctan2(*vector[6:8]) % (2 * np.pi) * 1000),
             "You read the fastest hand, which has turned many times.": lambda vector: round(float(np.arctan2(*vector[:2]) % (2 * np.pi))),
             "Sine and cosine are exchanged.": lambda vector: round(float(np.arctan2(*vector[7:5:-1]) % (2 * np.pi)) * 1000),
         },
@@ -88,11 +88,11 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `nearest_return(d, M)`: the offset at which two of the first M rows of width d come nearest",
+        "a function `nearest_return(d, M)`: the offset at which two of the first M rows of the table of width d come nearest",
         [(2, 1000), (2, 100), (2, 20), (4, 300), (6, 50)],
         lambda d, M: nearest(d, M),
         {
-            "Every 6 steps are nearly one turn. There are better approximations.": lambda d, M: 6,
+            "Six steps are nearly one turn, but there are better approximations.": lambda d, M: 6,
             "After half a turn the vector has the opposite sign: whole turns are wanted.":
                 lambda d, M: min(range(1, M), key=lambda k: abs(k / np.pi - round(k / np.pi))),
             "This is right for one hand. The second one must return as well.":
@@ -101,14 +101,14 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `moving(k, d)`: the matrix that takes the new vector of each position p, as a column, to that of p + k",
+        "a function `moving(k, d)`: the matrix that takes the reordered vector of each position p, as a column, to that of p + k",
         [(4, 6), (1, 2), (3, 8), (-2, 4), (0, 6), (10, 6)],
         lambda k, d: sinusoid(20, d, start=k + 20) @ sines_first(d).T,
         {
             "This is the map for the order of the chapter, sine beside cosine.": lambda k, d: offset_map(k, d),
-            "The permutation stands on the wrong sides.": lambda k, d: sines_first(d).T @ offset_map(k, d) @ sines_first(d),
+            "The permutation and its transpose are exchanged.": lambda k, d: sines_first(d).T @ offset_map(k, d) @ sines_first(d),
             "It moves backwards, from p to p − k.": lambda k, d: sines_first(d) @ offset_map(-k, d) @ sines_first(d).T,
-            "The vector comes out in the order of the chapter: permute back.": lambda k, d: offset_map(k, d) @ sines_first(d).T,
+            "The vector comes out in the order of the chapter: permute it again.": lambda k, d: offset_map(k, d) @ sines_first(d).T,
         },
         through=lambda out, k, d: sinusoid(20, d, start=20) @ sines_first(d).T @ np.asarray(out).T,
     ),
@@ -129,8 +129,8 @@ EXERCISES = [
             "The heads are mixed: the even columns of each head come first, not those of all heads.":
                 lambda W, h: W[:, [*range(0, 12, 2), *range(1, 12, 2)]],
             "This is the way from halves to interleaved.": lambda W, h: W[:, np.argsort(halves_from_interleaved(12, h))],
-            "Nothing has changed its place.": lambda W, h: W,
-            "The rows of W are not touched: the columns are turned.": lambda W, h: W[np.argsort(np.arange(len(W)) % 2, kind="stable")],
+            "Nothing has moved.": lambda W, h: W,
+            "The rows of W stay in place: it is the columns that move.": lambda W, h: W[np.argsort(np.arange(len(W)) % 2, kind="stable")],
         },
     ),
     holds(

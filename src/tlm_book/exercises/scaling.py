@@ -68,45 +68,46 @@ grown = lambda beta, s: (1 - beta ** (s + 1)) / (1 - beta)
 
 EXERCISES = [
     function(
-        "a function `devices(P, D, peak, mfu, days)` for P weights and D tokens, six operations for each weight and token",
+        "a function `devices(P, D, peak, mfu, days)`: the least number of devices for P weights and D tokens, with six operations for each weight"
+        " and token",
         [(1e9, 20e9, 4e14, 0.4, 7), (1e9, 20e9, 4e14, 0.4, 1), (7e10, 1.4e12, 1e15, 0.5, 30), (1e8, 1e9, 1e14, 0.3, 1), (3e9, 6e10, 2e14, 0.35, 10)],
         fewest,
         {
-            "Two operations for each weight and token are the way forward; the way back costs four more.":
+            "Two operations for each weight and token pay for the forward pass; the backward pass costs four more.":
                 lambda P, D, peak, mfu, days: math.ceil(2 * P * D / (peak * mfu * days * 86400)),
-            "The best rate is not reached: only a share of it is.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * days * 86400)),
-            "So many do not finish in time: round up.": lambda P, D, peak, mfu, days: int(6 * P * D / (peak * mfu * days * 86400)),
+            "The best rate is not reached; only the share mfu of it is.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * days * 86400)),
+            "So few do not finish in time: round up.": lambda P, D, peak, mfu, days: int(6 * P * D / (peak * mfu * days * 86400)),
             "A day has 86,400 seconds.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * mfu * days * 3600)),
         },
     ),
     function(
-        "a function `interval(write, between)`: the best time from one checkpoint to the next, when writing takes `write` and failures come every"
-        " `between`, all in seconds",
+        "a function `interval(write, between)`: the best time from one checkpoint to the next, when writing one takes `write` and a failure comes"
+        " every `between` on average, all in seconds",
         [(20, 86400), (1, 86400), (60, 3600), (5, 1e6)],
         best_interval,
         {
             "On average a failure loses half an interval, not all of it.": lambda write, between: math.sqrt(write * between),
-            "A failure loses half an interval, not twice one.": lambda write, between: math.sqrt(write * between / 2),
-            "This is the geometric mean of twice both.": lambda write, between: 2 * math.sqrt(write * between),
-            "Right would be a mean of this and something short: set the derivative of the waste to 0.": lambda write, between: between / 2,
+            "A failure loses half an interval, not two.": lambda write, between: math.sqrt(write * between / 2),
+            "There is one factor 2 too many under the root.": lambda write, between: 2 * math.sqrt(write * between),
+            "This does not depend on the time that writing takes: set the derivative of the waste to 0.": lambda write, between: between / 2,
         },
         tol=1e-3,
     ),
     value(
-        "a pair of truth values: is it right on average? is it the run of one process?",
+        "a pair of truth values: is the mean gradient right on average? is the run the same as with one process?",
         lambda: (True, False),
         {
-            "What is drawn depends on how many draw.": (True, True),
+            "What is drawn depends on how many processes draw.": (True, True),
             "Each window is as likely as before, whoever draws it.": (False, False),
             "It is the other way round.": (False, True),
         },
     ),
     value(
-        "the share of its numbers that GPT-2 still keeps with activation checkpointing, in the limit of many blocks",
+        "the share of the kept numbers that GPT-2 still keeps with activation checkpointing, in the limit of many blocks",
         kept_in_depth,
         {
             "The input of each block has to be kept.": 0.0,
-            "GELU keeps two numbers for each inner one: what goes in and what comes out.": 1 / 12,
+            "For each hidden number two are kept: what goes into GELU and what comes out.": 1 / 12,
             "The share falls with depth.": 1.0,
             "The normalizations keep numbers as well.": 1 / 13,
         },
@@ -119,29 +120,30 @@ EXERCISES = [
             "The weights alone take this; gradients and AdamW's two means come on top.": (28, 1),
             "AdamW keeps two means for each weight.": (84, 2),
             "A 32-bit number has four bytes.": (448, 6),
-            "One device has 80 gigabytes only.": (112, 1),
+            "One device has only 80 gigabytes.": (112, 1),
         },
     ),
     value(
-        "the pair: $P_\\times$, and the operations for one token",
+        "the pair: $P_\\times$ and the operations for one token",
         operations,
         {
-            "The matrix that makes scores of rows multiplies, too.": (384, 3072),
-            "Attention's own products, scores and averages, come on top.": (424, 2544),
-            "Two operations are the way forward; the way back costs four more.": (424, 1104),
+            "The unembedding multiplies, too.": (384, 3072),
+            "The products within attention, for scores and averages, come on top.": (424, 2544),
+            "This is the forward pass alone; the backward pass costs twice as much again.": (424, 1104),
             "There are two blocks.": (232, 1776),
         },
     ),
     function(
-        "a function `factor(beta_1, beta_2, s)`: by what factor the first step after the interruption is longer than it should be",
+        "a function `factor(beta_1, beta_2, s)`: the length of the first step after the interruption, divided by the length that it should"
+        " have",
         lambda rng, n: (float(rng.uniform(0.5, 0.95)), float(rng.uniform(0.9, 0.999)), 3 * n),
         forgotten,
         {
-            "v stands below a root.": lambda beta_1, beta_2, s: grown(beta_1, s) / grown(beta_2, s),
-            "The interrupted step is a step, too: s + 1 gradients have gone into the means.":
+            "v stands under a root.": lambda beta_1, beta_2, s: grown(beta_1, s) / grown(beta_2, s),
+            "The step after the interruption counts, too: s + 1 gradients have gone into the means.":
                 lambda beta_1, beta_2, s: grown(beta_1, s - 1) / math.sqrt(grown(beta_2, s - 1)),
             "v, too, is divided by too small a number.": lambda beta_1, beta_2, s: grown(beta_1, s),
-            "This is one over what is wanted.": lambda beta_1, beta_2, s: math.sqrt(grown(beta_2, s)) / grown(beta_1, s),
+            "This is the reciprocal of what is wanted.": lambda beta_1, beta_2, s: math.sqrt(grown(beta_2, s)) / grown(beta_1, s),
         },
         tol=1e-7,
     ),
@@ -154,9 +156,9 @@ EXERCISES = [
         searched,
         {
             "This is the best size of a model that is never used.": lambda C, A, B, alpha, beta, D_2: without_use(C, A, B, alpha, beta),
-            "A token that is only read costs two operations for each weight; the other four are the way back.":
+            "A token that is only read costs two operations for each weight; the other four are for the backward pass.":
                 lambda C, A, B, alpha, beta, D_2: searched(C, A, B, alpha, beta, 3 * D_2),
-            "The derivative of D in P has changed, too: D is no longer C/(6P).": one_factor_short,
+            "The derivative of D with respect to P has changed, too: D is no longer C/(6P).": one_factor_short,
             "This is the number of tokens to train on.":
                 lambda C, A, B, alpha, beta, D_2: C / (6 * searched(C, A, B, alpha, beta, D_2)) - D_2 / 3,
         },

@@ -40,22 +40,22 @@ def look_alikes(pair: Any) -> Iterator[tuple[str, object]]:
     one, two = pair
     yield "Two texts are wanted.", isinstance(one, str) and isinstance(two, str)
     yield "The two are the same text.", one != two
-    yield "However alike they may look: Unicode does not count them as two spellings of one text (NFC).", (
+    yield "However alike they look, Unicode does not count them as two spellings of one text (NFC).", (
         unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", two))
-    yield "Hand in something other than an é.", "é" not in unicodedata.normalize("NFC", one)
+    yield "Use some character other than é.", "é" not in unicodedata.normalize("NFC", one)
 
 
 def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
-    yield "A pattern is a text.", isinstance(pattern, str)
+    yield "The pattern must be a string.", isinstance(pattern, str)
     for text in ("in 1656", "1656", "a1b22", "٣٤ x", "no number here, is there?", "white  space\n and (more) of it", " 7", "it’s 3.14!"):
         pieces = pre_tokens(text, pattern)
-        yield f"The pieces of {text!r} do not make the text again: {pieces}.", "".join(pieces) == text
+        yield f"The pieces of {text!r} do not make up the text: {pieces}.", "".join(pieces) == text
         longer = [piece for piece in pieces if len(piece) > 1 and any(c.isdecimal() for c in piece)]
         yield f"Here a digit is not alone: {longer}, in {text!r}.", not longer
-        yield f"What is no number is cut otherwise than before: {pieces}.", any(c.isdecimal() for c in text) or pieces == pre_tokens(text)
+        yield f"What is not a number is cut differently than before: {pieces}.", any(c.isdecimal() for c in text) or pieces == pre_tokens(text)
         plain = "".join(" " if c.isdecimal() else c for c in text)
         words = [piece for piece in pre_tokens(plain) if piece.strip()]
-        yield f"What is no number is cut otherwise than before: {pieces} in {text!r}.", (
+        yield f"What is not a number is cut differently than before: {pieces} in {text!r}.", (
             [p.strip() for p in pieces if p.strip() and not p.isdecimal()] == [w.strip() for w in words])
 
 
@@ -90,22 +90,22 @@ def lossless() -> set[str]:
 
 EXERCISES = [
     value(
-        "a pair of texts: the letters of the tokens of `aabaab` and of `aaaa`, with Z = aa, Y = ab, X = ZY",
+        "a pair of texts: the tokens of `aabaab` and those of `aaaa`, written as letters with Z = aa, Y = ab, X = ZY",
         lambda: tuple(letters(encode(text, MERGES)) for text in ("aabaab", "aaaa")),
         {
-            "The merges come in the order in which they were learned: aa before ab.": ("aYaY", "ZZ"),
-            "A merge is applied wherever its pair stands, not only at the first place.": ("Zbaab", "Zaa"),
-            "In aaaa the second a is taken already when the third is read.": ("ZbZb", "Zaa"),
-            "X stands for ZY, and no Y is left once aa has been merged.": ("XX", "ZZ"),
+            "The merges are applied in the order in which they were learned: aa before ab.": ("aYaY", "ZZ"),
+            "A merge is applied wherever its pair occurs, not only at the first place.": ("Zbaab", "Zaa"),
+            "In aaaa the first two letters are a pair, and so are the last two.": ("ZbZb", "Zaa"),
+            "X stands for ZY, and no Y arises: no ab is left once aa has been merged.": ("XX", "ZZ"),
         },
     ),
     function(
-        "a function `ways(data, merges)`: how many token sequences decode to these bytes",
+        "a function `ways(data, merges)`: the number of token sequences that decode to the bytes `data`",
         some_merges,
         lambda data, merges: splits(data, merges),
         {
-            "You count all ways to cut, also into pieces that are no tokens.": lambda data, merges: splits(data, merges, bool),
-            "You count what the encoder produces. It produces one of the ways.": lambda data, merges: 1,
+            "You count all ways to cut the bytes, even into pieces that are not tokens.": lambda data, merges: splits(data, merges, bool),
+            "You count only what the encoder produces, which is one of the ways.": lambda data, merges: 1,
             "Tokens may be longer than two bytes: a merge may join what was merged before.":
                 lambda data, merges: splits(data, merges, lambda part: part in vocabulary(merges) and len(part) <= 2),
         },
@@ -115,14 +115,14 @@ EXERCISES = [
         [(n, k) for k in (1, 2, 4, 6) for n in (1, 2, 3, 7, 15, 16, 100)],
         lambda n, k: len(encode("a" * n, learn(["a" * 2**k], 100))),
         {
-            "The longest token is shorter: the pair that would make the whole piece occurs once and is not learned.":
+            "The longest token is shorter: the pair that would make the whole piece occurs only once and is not learned.":
                 lambda n, k: n // 2**k + (n % 2**k).bit_count(),
-            "Tokens do not grow without end: the binary digits of n are right for short texts only.": lambda n, k: n.bit_count(),
-            "What remains after the longest tokens is no single token.": lambda n, k: -(-n // 2 ** (k - 1)),
+            "Tokens do not grow without end: counting the digits 1 of n in binary is right only for short texts.": lambda n, k: n.bit_count(),
+            "What remains after the longest tokens need not be a single token.": lambda n, k: -(-n // 2 ** (k - 1)),
         },
     ),
     holds(
-        "a pair of different texts that look the same, of your own: with some other character than é",
+        "a pair of different texts that look the same and have the same NFC (Unicode's normal form), with some character other than é",
         look_alikes,
         [("a", "a"), ("ａ", "a"), ("caf\u00e9", "cafe\u0301"), ("а", "a"), ("ﬁ", "fi")],
     ),
@@ -141,7 +141,7 @@ EXERCISES = [
             "Merges never join pre-tokens.": lambda text: (1, len(text.encode())),
             "Pre-tokens are not the words between spaces: signs and numbers are pieces of their own.":
                 lambda text: (len(text.split()), len(text.encode())),
-            "With bytes for the largest you are right; the smallest is not the number of words either.":
+            "The largest number is right, but the smallest is not the number of words.":
                 lambda text: (text.count(" ") + 1, len(text.encode())),
         },
     ),
@@ -149,22 +149,22 @@ EXERCISES = [
         "the list of the five bytes of `ñ€`, as numbers from 0 to 255",
         lambda: list("ñ€".encode()),
         {
-            "Every byte after the first of a character begins with the digits 10: it is 128 at least.": [195, 49, 226, 2, 44],
+            "Every byte after the first of a character begins with the digits 10: it is at least 128.": [195, 49, 226, 2, 44],
             "The first byte says how many there are: for three it begins with 1110.": [195, 177, 194, 130, 172],
-            "These are the code points. They do not fit into one byte each.": [241, 8364],
+            "These are the code points: UTF-8 writes each of the two in more than one byte.": [241, 8364],
             "The bytes of each character are in reverse order.": [177, 195, 172, 130, 226],
         },
     ),
     value(
-        "the set of those of " + ", ".join(f'"{name}"' for name in encoders()) + " after which dec(enc(S)) = S for every text S",
+        "the set of those among " + ", ".join(f'"{name}"' for name in encoders()) + " after which dec(enc(S)) = S for every text S",
         lossless,
         {
-            "To write one token for a pair never changes the bytes, in whatever order it is done.": {"no cutting into pre-tokens"},
-            "Letters that are made small do not come back.": {
+            "Writing one token for a pair never changes the bytes, in whatever order it is done.": {"no cutting into pre-tokens"},
+            "Capitals that are made small do not come back.": {
                 "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "capitals made small"},
             "What is left out does not come back.": {
                 "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "white space left out"},
-            "The order of the tokens is that of the text.": {
+            "Sorted tokens lose the order of the text.": {
                 "merges in reverse order", "replacement from right to left", "no cutting into pre-tokens", "sorted tokens"},
         },
     ),

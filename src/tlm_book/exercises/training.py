@@ -70,8 +70,8 @@ def unbiased(estimate: Any) -> Iterator[tuple[str, object]]:
         batches = [list(rows) for rows in itertools.combinations(range(5), s)]
         values = [float(call(estimate, y[B], w[B], 5, float(w.sum()), names=["y", "w", "N", "W"])) for B in batches]
         mean, want = np.mean(values), batch_loss(y, w)
-        yield "It is the same for all batches: the batch itself does not enter.", s == 5 or max(values) - min(values) > 1e-9
-        yield "It is minus the loss on average.", not np.isclose(mean, -want)
+        yield "It is the same for all batches: it does not depend on the batch.", s == 5 or max(values) - min(values) > 1e-9
+        yield "On average it is minus the loss.", not np.isclose(mean, -want)
         yield f"On average over all batches of {s} of 5 sequences it is {mean / want:.3f} times the loss of the whole.", np.isclose(mean, want, rtol=1e-9)
 
 
@@ -95,32 +95,32 @@ def turned_round(answer: Any) -> Iterator[tuple[str, object]]:
 
 EXERCISES = [
     function(
-        "a function `walk_end(n_a, n_b)` for a text of n_a times a and n_b times b, n_a ≠ n_b, which returns the end w, the loss there, and the bound that η must"
-        " stay below for the walk to settle",
+        "a function `walk_end(n_a, n_b)` that returns, for a text of n_a times a and n_b times b, n_a ≠ n_b, the end w, the loss there, and the bound below"
+        " which η must stay for the walk to settle",
         [(2, 1), (4, 1), (1, 2), (5, 3)],
         walk,
         {
-            "At the end p = logistic(w) is the share of a; you give the share itself as w.": wrong_end(0, lambda n_a, n_b, w: n_a / (n_a + n_b)),
+            "At the end p = logistic(w) is the share of a; this gives the share itself as w.": wrong_end(0, lambda n_a, n_b, w: n_a / (n_a + n_b)),
             "w has the wrong sign: more a's make it larger.": wrong_end(0, lambda n_a, n_b, w: -w),
             "The loss is in bits; natural logarithms are used here.": wrong_end(1, lambda n_a, n_b, loss: loss / np.log(2)),
-            "The step multiplies the error by 1 − ηL''(w); this may go down to −1.": wrong_end(2, lambda n_a, n_b, eta: eta / 2),
+            "The step multiplies the error by 1 − ηL''(w), and this must stay above −1.": wrong_end(2, lambda n_a, n_b, eta: eta / 2),
             "The curvature at the end is p(1 − p), not that at w = 0.": wrong_end(2, lambda n_a, n_b, eta: 8.0),
         },
         tol=1e-5,
     ),
     function(
-        "a function `left(rates, decay)`: how much remains of each entry of such a matrix, for the learning rates of all steps and the weight decay",
+        "a function `left(rates, decay)`: the share that is left of each entry of such a matrix, given the learning rates of all steps and the weight decay",
         lambda rng, n: (rng.uniform(0, 0.1, size=n), float(rng.uniform(0.1, 1))),
         by_adamw,
         {
             "The decays multiply; they do not add up.": lambda rates, decay: 1 - decay * float(np.sum(rates)),
-            "That is nearly so, and exactly so only for very small steps.": lambda rates, decay: float(np.exp(-decay * np.sum(rates))),
+            "This is nearly right, the more so the smaller the steps are.": lambda rates, decay: float(np.exp(-decay * np.sum(rates))),
             "The decay of a step is multiplied by its learning rate.": lambda rates, decay: (1 - decay) ** len(rates),
             "This is what has gone, not what is left.": lambda rates, decay: 1 - float(np.prod(1 - decay * np.asarray(rates))),
         },
     ),
     function(
-        "a function `share_seen(known, test, k)`: the share of the pieces of k tokens of `test` that occur in `known`, both lists of tokens",
+        "a function `share_seen(known, test, k)`: the share of the pieces of k tokens of `test` that occur in `known`; both are lists of tokens",
         texts,
         seen,
         {
@@ -132,8 +132,8 @@ EXERCISES = [
         },
     ),
     holds(
-        "a function `estimate(y, w, N, W)` for the log-probabilities y and weights w of a batch, of shape (s, n), out of N sequences whose weights sum to W:"
-        " on average over all batches it is the loss of the whole",
+        "a function `estimate(y, w, N, W)` for the log-probabilities y and weights w, of shape (s, n), of a batch out of N sequences whose weights sum to W:"
+        " its average over all batches of s sequences is the loss of the whole",
         unbiased,
         [lambda y, w, N, W: -(w * y).sum() / w.sum(), lambda y, w, N, W: -(w * y).sum() / W, lambda y, w, N, W: (w * y).sum() * N / len(y) / W,
          lambda y, w, N, W: -y.mean(), lambda y, w, N, W: 1.0],
@@ -145,7 +145,7 @@ EXERCISES = [
             "This is counting alone: nothing is taken from the pairs that were seen.": (1 / 3, 2 / 3),
             "What was taken has not been shared out again.": (1 / 6, 1 / 2),
             "D is taken from two different pairs, so r(a) = 2 times D is shared out.": (0.8 / 3, 1.7 / 3),
-            "q counts followed tokens plus one: l = (2, 1), so q = (3/5, 2/5).": (1 / 3 + 1 / 18, 2 / 3 - 1 / 18),
+            "q(b) is proportional to l(b) + 1: l = (2, 1), so q = (3/5, 2/5).": (1 / 3 + 1 / 18, 2 / 3 - 1 / 18),
         },
     ),
     value(
@@ -155,7 +155,7 @@ EXERCISES = [
             "The first step moves every weight by η, however large its gradient is.": (0.92, -1.4),
             "The decay is multiplied by the learning rate.": (0.4, -0.9),
             "The steps go against the sign of the gradient.": (1.05, -2.0),
-            "Each matrix also shrinks, by the factor 1 − ηλ.": (0.9, -1.9),
+            "Each weight also shrinks, by the factor 1 − ηλ.": (0.9, -1.9),
         },
     ),
     function(
@@ -163,9 +163,9 @@ EXERCISES = [
         lambda rng, n: (float(rng.uniform(0.5, 0.95)), float(rng.uniform(0.9, 0.999))),
         first_step,
         {
-            "m is divided by the root of v, so β₂ stands below a root.": lambda beta_1, beta_2: (1 - beta_1) / (1 - beta_2),
+            "m is divided by the root of v, so 1 − β₂ stands under a root.": lambda beta_1, beta_2: (1 - beta_1) / (1 - beta_2),
             "This is the correction, that is, one over what is wanted.": lambda beta_1, beta_2: np.sqrt(1 - beta_2) / (1 - beta_1),
-            "That is so with the corrections. They are left out.": lambda beta_1, beta_2: 1.0,
+            "This is so with the corrections, but they are left out.": lambda beta_1, beta_2: 1.0,
             "Both means start at 0: after one step they hold the share 1 − β of the gradient.": lambda beta_1, beta_2: beta_1 / np.sqrt(beta_2),
         },
     ),

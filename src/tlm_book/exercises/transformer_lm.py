@@ -62,10 +62,10 @@ def silenced(answer: Any) -> Iterator[tuple[str, object]]:
         change(model)
         models.append(operator(model))
     for words, T in zip(("indexed-rowwise", "rowwise"), models):
-        yield f"The {words} model gives the same row for all tokens; that is too quiet.", not agree(T(t[:1]), T(u[:1]), 1e-6)
+        yield f"The {words} model gives the same row for all tokens: too much has been silenced.", not agree(T(t[:1]), T(u[:1]), 1e-6)
     T, S = models
     yield "In the first model rows still meet.", is_indexed_rowwise(T, t, u, 1e-9)
-    yield "The first model is rowwise: it does not know the positions any more.", not is_rowwise(T, t, 1e-6)
+    yield "The first model is rowwise: it no longer knows the positions.", not is_rowwise(T, t, 1e-6)
     yield "In the second model rows still meet.", is_indexed_rowwise(S, t, u, 1e-9)
     yield "The second model knows the positions: equal tokens give different rows.", is_rowwise(S, t, 1e-9)
 
@@ -109,9 +109,9 @@ def folded(answer: Any) -> Iterator[tuple[str, object]]:
     model, t = small_llama(), np.array([3, 1, 4, 1, 5])
     before, count = operator(model)(t), len(gains(model))
     answer(model)
-    yield "The norms are to stay: RMS norms with gains 1.", len(gains(model)) == count
+    yield "The norms must stay, as RMS norms with gains 1.", len(gains(model)) == count
     yield "Some gains are not 1.", all(bool((weight == 1).all()) for weight in gains(model))
-    yield "The logits have changed. Each gain goes into all matrices that read its norm's result.", agree(operator(model)(t), before, 1e-9)
+    yield "The logits have changed. Each gain must go into all matrices that read its norm's result.", agree(operator(model)(t), before, 1e-9)
 
 
 def fold(model: TransformerLM, gate: bool = True, last: bool = True, first: bool = True, inverse: bool = False) -> None:
@@ -131,13 +131,13 @@ def fold(model: TransformerLM, gate: bool = True, last: bool = True, first: bool
 
 EXERCISES = [
     value(
-        "the smallest such vocabulary, a number",
+        "the size of the smallest such vocabulary",
         half_at_the_ends,
         {
             "The final layer has a bias: V(2d + 1) numbers, not 2Vd.": 19_954_688 // 1024 + 1,
-            "One less is not enough, and a whole number is wanted: round up.": 19_954_688 // 1025,
+            "This is one too few: round up, not down.": 19_954_688 // 1025,
             "Embedding and final layer are two matrices here.": 19_954_688 // 512,
-            "At least half of all, not as many as half of the rest.": 19_954_688 // 2050 + 1,
+            "They must hold half of all parameters, not half as many as the rest.": 19_954_688 // 2050 + 1,
         },
     ),
     function(
@@ -145,16 +145,16 @@ EXERCISES = [
         [(1600, 48), (768, 12), (8, 1), (16, 3)],
         rule_error,
         {
-            "The layers' biases are counted, the gains and biases of the normalization are not.": lambda d, L: 9 / (12 * d),
+            "The layers' biases are counted, but not the gains and biases of the normalizations.": lambda d, L: 9 / (12 * d),
             "The biases of queries, keys and values are missing.": lambda d, L: 10 / (12 * d),
-            "This is in percent.": lambda d, L: 1300 / (12 * d),
-            "The error is relative to one block, and does not depend on L.": lambda d, L: 13 / (12 * d) * L,
+            "This is a percentage.": lambda d, L: 1300 / (12 * d),
+            "Relative to 12Ld², the error does not depend on L.": lambda d, L: 13 / (12 * d) * L,
         },
         tol=1e-9,
     ),
     function(
-        "a function `told_apart(L, t, u) -> bool`: can a model of L blocks without positions give token sequences t and u of one length"
-        " different last rows?",
+        "a function `told_apart(L, t, u) -> bool`: whether a model of L blocks without positions can give token sequences t and u of the same length"
+        " different last rows",
         [(L, t, u) for L in (1, 2, 3) for t, u in [((1, 2, 3), (2, 1, 3)), ((1, 2, 3), (1, 3, 2)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 3), (1, 2, 2, 3)),
                                                  ((4, 1, 2, 3), (2, 4, 1, 3))]],
         told_apart,
@@ -162,11 +162,11 @@ EXERCISES = [
             "With one block the order of the rows before the last is lost.": lambda L, t, u: t != u,
             "The mask knows the order: with two blocks even without positions.": lambda L, t, u: (sorted(t), t[-1]) != (sorted(u), u[-1]),
             "The last row knows its own token.": lambda L, t, u: t != u if L > 1 else sorted(t) != sorted(u),
-            "One block hears which tokens there are, and how often.": lambda L, t, u: t != u if L > 1 else t[-1] != u[-1],
+            "One block also sees how often each token stands before the last.": lambda L, t, u: t != u if L > 1 else t[-1] != u[-1],
         },
     ),
     holds(
-        "a pair of functions `(indexed, rowwise)`, each of which changes the weights of a `TransformerLM` in place",
+        "a pair of functions `(indexed, rowwise)`, each of which changes the weights of a `TransformerLM` in place to such weights",
         silenced,
         [(lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None))),
          (lambda m: silence(m, slice(None), True), lambda m: silence(m, slice(None), True)),
@@ -175,15 +175,15 @@ EXERCISES = [
          (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None), True, True))],
     ),
     function(
-        "a function `mended(X)`: the autoregressive operator nearest to the proposal, in which row i is standardized over the rows 0, …, i"
-        " (divide by the standard deviation plus 0.000001)",
+        "a function `mended(X)`: the autoregressive operator nearest to the proposal, in which row i is standardized, column by"
+        " column, over the rows 0, …, i (divide by the standard deviation plus 0.000001)",
         lambda rng, n: (rng.normal(size=(n, 3)),),
         running,
         {
             "This is the proposal: it looks at all positions.": over_rows,
             "This normalizes each row for itself.": lambda X: over_rows(X, 1),
-            "The means are running, the standard deviations still know the later rows.": shared_spread,
-            "The squares are taken around the means of earlier times, not around that of the rows 0, …, i.": spread_around_old_means,
+            "The means are running ones, but the standard deviations still depend on later rows.": shared_spread,
+            "Earlier rows are compared with their own running means, not with the mean of the rows 0, …, i.": spread_around_old_means,
         },
         tol=1e-6,
     ),
@@ -195,21 +195,22 @@ EXERCISES = [
             "There is one head of keys and values, not two.": 188,
             "A gated layer has three matrices.": 148,
             "An RMS norm has a gain and no bias.": 184,
-            "The last norm stands before the unembedding.": 168,
+            "There is a third norm, before the unembedding.": 168,
         },
     ),
     value(
-        "a pair: all, and those that one row meets",
+        "a pair: how many parameters there are, and how many one row uses",
         lambda: (404, 260),
         {
             "The router has weights, too.": (388, 244),
-            "A row meets two of the four experts.": (404, 404),
+            "A row uses two of the four experts.": (404, 404),
             "To choose, a row needs all four logits of the router.": (404, 252),
             "Each expert is a whole gated layer.": (188, 188),
         },
     ),
     holds(
-        "a function that changes a `TransformerLM` made by `Config.llama` in place: all gains of its norms $N$ become 1, and its logits stay",
+        "a function that changes a `TransformerLM` made by `Config.llama` in place: all gains of its norms $N$ become 1, and its logits"
+        " stay the same",
         folded,
         [
             lambda model: None,

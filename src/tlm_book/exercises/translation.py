@@ -47,8 +47,8 @@ def wider_is_worse(T: Any) -> Iterator[tuple[str, object]]:
 def short_or_long(T: Any) -> Iterator[tuple[str, object]]:
     yield from fits(T)
     plain, by_length = (beam_search(T, NOTHING, 4, 60, (1,), alpha)[0].tokens for alpha in (0.0, 1.0))
-    yield f"With α = 0 the answer has {len(plain)} tokens, the end among them, and not 1.", plain == (1,)
-    yield f"With α = 1 the answer has {len(by_length)} tokens, the end among them, and not 3.", len(by_length) == 3 and by_length[-1] == 1
+    yield f"With α = 0 the answer has {len(plain)} tokens, counting the end; it should have 1.", plain == (1,)
+    yield f"With α = 1 the answer has {len(by_length)} tokens, counting the end; it should have 3.", len(by_length) == 3 and by_length[-1] == 1
 
 
 def phrases() -> list[tuple[list[str], list[str]]]:
@@ -83,9 +83,9 @@ def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
     yield "A text is wanted.", isinstance(sentence, str)
     words = sentence.lower().strip(" .!").split()
     yield "Hand in the English sentence.", words and all(word.isascii() for word in words)
-    yield "In this sentence it is plain who is meant, or how many.", words[0] == "you"
+    yield "In this sentence it is clear who is meant, or how many.", words[0] == "you"
     adjectives = [a for a in FRENCH_ADJECTIVES if a.of_person == words[-1]]
-    yield "A quality of people is wanted: only an adjective shows who is meant.", words[1:2] == ["are"] and adjectives
+    yield "Use an adjective that describes people: its French form shows who is meant.", words[1:2] == ["are"] and adjectives
     forms = {(who, form) for a in adjectives for one in (a.masculine, a.feminine)
              for who, form in (("tu", one), ("vous", one), ("vous", plural(one)))}
     yield f"In this grammar it has {len(forms)} French translations.", len(forms) == 6
@@ -93,7 +93,7 @@ def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
 
 @functools.cache
 def half_way() -> int:
-    """The first step of whose operations more than half are for scores, found by counting."""
+    """The first step in which the growing part costs more than half of the operations, found by counting."""
     config = EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2, max_len=99)
     model, cost = EncoderDecoder(config).eval(), []
     state = model.begin(torch.zeros(1, 5, dtype=torch.long))
@@ -127,8 +127,8 @@ def constant(row: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
 
 EXERCISES = [
     holds(
-        "a model `T(tokens)` that returns scores of shape (len(tokens), V), V ≥ 3: tokens[0] is the start 0, token 1 ends the sentence; at most 4 new"
-        " tokens, widths 1 and 2",
+        "a model `T(tokens)` that returns scores of shape (len(tokens), V), V ≥ 3, such that width 2 ends with a less probable sentence than width 1:"
+        " tokens[0] is the start 0, token 1 ends the sentence; at most 4 new tokens",
         wider_is_worse,
         [constant([1e-9, 0.4, 0.3, 0.3]), constant([1e-9, 0.1, 0.5, 0.4]),
          model_of({(): [0, 0.1, 0.5, 0.4], (2,): [0, 0.2, 0.4, 0.4], (3,): [0, 1, 0, 0]}), lambda tokens: np.zeros(4)],
@@ -140,15 +140,15 @@ EXERCISES = [
          model_of({(): [0, 0.4, 0.35, 0.25], (2,): [0, 0.9, 0.05, 0.05]}), model_of({(): [0, 0.1, 0.8, 0.1], (2,): [0, 0.1, 0.1, 0.8], (2, 3): [0, 1, 0, 0]})],
     ),
     function(
-        "a function `put_in_order(french)` that takes and returns a list of words",
+        "a function `put_in_order(french)` that takes a list of French words and returns them in the new order",
         [(list(words),) for words in PHRASES],
         lambda french: PHRASES[tuple(french)],
         {
-            "Adjectives that stand before the noun are moved as well.": exchanged(lambda one, two, i: i > 0),
+            "Adjectives that stand before the noun must not be moved.": exchanged(lambda one, two, i: i > 0),
             "Plural forms are adjectives, too.": exchanged(lambda one, two, i: two in FOLLOWING and i > 0),
-            "The whole phrase is turned round, the article included.": lambda french: french[::-1],
+            "Here the whole phrase is reversed, the article included.": lambda french: french[::-1],
             "Nothing is exchanged.": lambda french: list(french),
-            "Only the first word after the article is looked at.": exchanged(lambda one, two, i: i == 1 and two.rstrip("s") in EVERY),
+            "Only the first word after the article is looked at here.": exchanged(lambda one, two, i: i == 1 and two.rstrip("s") in EVERY),
         },
     ),
     holds(
@@ -157,12 +157,13 @@ EXERCISES = [
         ["I am tired", "you work", "you are young", "the cat is black", "vous êtes fatigué", "you are a student", "they are tired"],
     ),
     value(
-        "the number of that word, for the model `EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2)` and 5 source tokens",
+        "the number of that word, counted from 1, for the model `EncoderDecoderConfig(9, d_model=8, d_ff=12, n_layers=2, n_heads=2)` and 5"
+        " source tokens",
         half_way,
         {
-            "At that word the two are still equal, or nearly so: they do not cost more.": 43,
+            "At that word the growing part does not yet cost more than the rest.": 43,
             "Half of the rest is not the rest.": 22,
-            "The growth is that of scores and values together.": 87,
+            "Scores and averages both grow: count them together.": 87,
             "The first step has one word already.": 45,
         },
     ),
@@ -172,7 +173,7 @@ EXERCISES = [
         {
             "The first word is predicted from ∅; it has to be judged, too.": ([5, 4], [4, 2]),
             "The last row is judged on the stop sign.": ([1, 5], [5, 4]),
-            "The stop sign is not read: nothing is asked after it.": ([1, 5, 4, 2], [5, 4, 2]),
+            "The stop sign is not read: nothing is predicted after it.": ([1, 5, 4, 2], [5, 4, 2]),
             "A row is judged on the next word, not on the one that it reads.": ([1, 5, 4], [1, 5, 4]),
         },
     ),
@@ -181,8 +182,8 @@ EXERCISES = [
         lambda: float(np.log2(np.log2(3))),
         {
             "2^α = log 3 / log 2 is right; solve it for α.": float(np.log2(3)),
-            "This is the ratio of the two sides: |y| counts the stop sign, too.": float(np.log2(np.log2(3)) / np.log2(1.5)),
-            "For α = 1 the longer one has won already.": 1.0,
+            "|y| counts the stop sign in both sentences.": float(np.log2(np.log2(3)) / np.log2(1.5)),
+            "For α = 1 the longer one already wins.": 1.0,
         },
         tol=5e-3,
     ),
@@ -192,9 +193,9 @@ EXERCISES = [
         [(1,), (2,), (3,)],
         free,
         {
-            "In the last block, nothing reads the earlier rows any more.": lambda N: set() if N > 1 else {0},
-            "The first block changes its earlier rows, and the second reads them.": lambda N: {0},
-            "All but the last change rows that the next block reads.": lambda N: set(range(N)),
+            "After the last block nothing reads the earlier rows any more.": lambda N: set() if N > 1 else {0},
+            "Without the mask the first block changes the earlier rows, and the second reads them.": lambda N: {0},
+            "All blocks but the last change rows that the next block reads.": lambda N: set(range(N)),
         },
     ),
 ]

@@ -19,7 +19,7 @@ def other_tables(another: Any) -> Iterator[tuple[str, object]]:
     for seed in range(5):
         E, C = np.random.default_rng(seed).normal(size=(2, 8, 3))
         E2, C2 = (np.asarray(table, dtype=float) for table in call(another, E, C, names=["E", "C"]))
-        yield "The tables have other shapes than before.", E2.shape == E.shape and C2.shape == C.shape
+        yield "The tables do not have the shapes of E and C.", E2.shape == E.shape and C2.shape == C.shape
         yield "The product E Cᵀ changes, so the loss sees the difference.", np.allclose(E2 @ C2.T, E @ C.T, atol=1e-8)
         differ += neighbours(E2) != neighbours(E)
     yield "The product is the same, and so are the nearest neighbours, for each of five pairs of tables.", differ > 0
@@ -41,10 +41,10 @@ def no_square(witness: Any) -> Iterator[tuple[str, object]]:
     for number in counts():
         for k in (1, 4):
             x = np.asarray(call(witness, number, k, names=["number", "k"]), dtype=float)
-            yield "x has one number for each word.", x.shape == (len(number),)
+            yield "x must have one number for each word.", x.shape == (len(number),)
             M = shifted_pmi(number, k, number.sum(axis=0) / number.sum())
             yield "x is 0 and tells nothing.", x.any()
-            yield f"For {number.tolist()} and k = {k} it is not negative.", x @ M @ x < 0
+            yield f"For {number.tolist()} and k = {k}, x M xᵀ is not negative.", x @ M @ x < 0
 
 
 def small_pmi() -> tuple[float, ...]:
@@ -57,7 +57,7 @@ def small_pmi() -> tuple[float, ...]:
 
 EXERCISES = [
     holds(
-        "a function `another(E, C)` that returns two other tables which the loss cannot tell from E and C, with other neighbours",
+        "a function `another(E, C)` that returns two other tables which the loss cannot tell from E and C, but with other neighbours",
         other_tables,
         [lambda E, C: (E, C), lambda E, C: (2 * E, C / 2), lambda E, C: (E * [9, 1, 1], C), lambda E, C: (-E, -C),
          lambda E, C: (E @ np.diag([9, 1, 1]), C @ np.diag([9, 1, 1]))],
@@ -68,7 +68,7 @@ EXERCISES = [
         lambda: (False, True),
         {
             "Fitting the training text better is not the same as predicting the held-out one.": (True, True),
-            "Too sure of its probabilities: yes. But the order of the scores may be right all the same.": (False, False),
+            "The model is too sure of its probabilities, but the order of its scores may still be right.": (False, False),
             "Look at the two once more: it is the other way round.": (True, False),
         },
     ),
@@ -82,9 +82,9 @@ EXERCISES = [
         "the three numbers, as a tuple",
         small_pmi,
         {
-            "With window 2 a word meets also the word after the next.": (2, 0, 0),
+            "With window 2 a word also meets the word after the next.": (2, 0, 0),
             "Divide by the sums of the row and of the column, too.": (0.2, 0.2, 0.1),
-            "Not the logarithm, but what it is taken of, is asked for.": (0.2876820724517809, -0.2231435513142097, 0.5108256237659907),
+            "These are the logarithms; the numbers that they are taken of are wanted.": (0.2876820724517809, -0.2231435513142097, 0.5108256237659907),
             "A pair of two equal words counts in both directions, too.": (1.5, 0.5625, 1.5),
         },
     ),

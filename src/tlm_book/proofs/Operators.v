@@ -77,8 +77,7 @@ Proof.
     + apply nth_error_None. rewrite height. now apply nth_error_None.
 Qed.
 
-(* W-rowwise-implies-ar. "If T(X)[i] = t(X[i]), take t_i = t for all i. If T(X)[i] = t_i(X[i]), then f_i(x_0, …, x_i) =
-   t_i(x_i) will do." *)
+(* W-rowwise-implies-ar. "If T(X)[i] = t(X[i]), take t_i = t … If T(X)[i] = t_i(X[i]), then f_i(x_0, …, x_i) = t_i(x_i) will do." *)
 Lemma rowwise_is_indexed {A B} (T : operator A B) : rowwise T -> indexed_rowwise T.
 Proof. intros [t H]. exists (fun _ => t). intro X. now rewrite H, map_rows_map. Qed.
 Lemma indexed_is_autoregressive {A B} (T : operator A B) : indexed_rowwise T -> autoregressive T.
