@@ -58,7 +58,7 @@ def check(exercise: str, answer: Any) -> Grade:
     >>> check("attention-1", lambda q, k: 0.5)
     attention-1: not right yet.
     Right for 0 of 6 inputs. For q of shape (2, 3), k of shape (2, 3): it is not the right number.
-    Wanted: a function `weight(q, k) -> float`: with queries q and keys k of shape (2, d), what row 1 gives to itself
+    Wanted: a function `weight(q, k) -> float`: the weight that row 1 gives to itself, for queries q and keys k of shape (2, d)
     """
     expects(isinstance(exercise, str), "exercise", repr(exercise), "a chapter and a number, such as 'attention-3'", TypeError)
     chapter, _, number = exercise.rpartition("-")
