@@ -102,6 +102,8 @@ def _once(function: Callable[..., Any], checks: Callable[[Callable[..., Any]], C
     @functools.wraps(function)
     def once(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:  # inside a compiled graph, which can hold no type check
+            return function(*args, **kwargs)
         given = described((args, kwargs))
         if given not in passed:
             result = full()(*args, **kwargs)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -19,6 +20,7 @@ from torch import nn
 
 import tlm_book
 from tlm_book import derivation, operators, signatures
+from tlm_book.positional_encoding import Rotary
 from tlm_book.signatures import described
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import operators as s_operators
@@ -188,6 +190,16 @@ def test_results_are_looked_at_too():
     for _ in range(2):
         with pytest.raises(TypeCheckError, match="return value"):
             known(torch.ones(2))
+
+
+def test_switched_off_it_stays_out_of_a_graph():
+    rotary, before = Rotary(4, 9), jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        found = torch.compile(lambda at: rotary.factors(1, at), fullgraph=True, backend="eager")(torch.tensor([3]))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
+    assert all(torch.equal(*pair) for pair in zip(found, rotary.factors(1, 3), strict=True))
 
 
 @pytest.mark.parametrize("value", [None, "0", ""])
