@@ -190,8 +190,8 @@ class Rotary(nn.Module):
         cos, sin = self._angles(n, at)
         if self.layout == "halves":
             return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-        pairs = torch.stack((cos, cos), -1), torch.stack((-sin, sin), -1)
-        return pairs[0].flatten(-2), pairs[1].flatten(-2)
+        c, s = torch.stack((cos, cos), -1), torch.stack((-sin, sin), -1)
+        return c.flatten(-2), s.flatten(-2)
 
     def swapped(self, x: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
         """x with the two columns of each pair exchanged."""

@@ -226,8 +226,8 @@ class CachedModel(RowLayers):
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
     (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
     for attention without the mask, for hooks, for blocks that rotate differently and
-    for unknown names. It uses a
-    layer's weights; a subclass's `forward` need not be called.
+    for unknown names. It uses a layer's weights; a subclass's `forward` need not be
+    called.
 
     The scores are inference tensors: `clone` those through which gradients are to flow.
     """

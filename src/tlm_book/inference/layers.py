@@ -195,13 +195,10 @@ def _expects_no_hooks(model: TransformerLM) -> None:
 
 def _one_rotary(model: TransformerLM) -> Rotary | None:
     """The rotation that all blocks share, None without one; ValueError for several."""
-    found = {block.attention.rotary for block in model.blocks}
-    if found == {None}:
-        return None
-    (rotary, *others) = found
-    right = isinstance(rotary, Rotary) and not others
+    rotary, *others = {block.attention.rotary for block in model.blocks}
+    right = isinstance(rotary, Rotary | None) and not others
     expects(right, "model", "other rotations", "one Rotary, shared by all blocks")
-    return cast(Rotary, rotary)
+    return cast(Rotary | None, rotary)
 
 
 class RowLayers:
