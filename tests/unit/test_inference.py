@@ -1,5 +1,8 @@
 """Continuing texts: what may be a text, what a refusal leaves behind, and in which mode the model reads."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -143,17 +146,34 @@ def test_a_step_that_is_refused_is_not_made(token, model):
 def test_a_step_that_fails_inside_is_not_made(model, monkeypatch):
     cached = CachedModel(model)
     cached.read([torch.tensor([1, 2, 3])])
-    advance = cached.advance
+    advance = cached._advance
 
     def failing(*inputs: object) -> None:
         advance(*inputs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cached, "advance", failing)
+    monkeypatch.setattr(cached, "_advance", failing)
     with pytest.raises(KeyboardInterrupt):
         cached.step(torch.tensor([9]))
     monkeypatch.undo()
     assert torch.allclose(cached.step(torch.tensor([4]))[0], model(torch.tensor([1, 2, 3, 4]))[-1], atol=1e-5)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_it_is_freed_with_its_last_name(model, compile):
+    """Without the collector of cycles, which takes half a second and must not run while a step is recorded: on a GPU the memory would be missed."""
+    gc.collect()
+    gc.disable()
+    try:
+        cached = CachedModel(model, compile=compile)
+        cached.read([torch.tensor([1, 2, 3])])
+        if not compile:  # in a process with the checker nothing can be compiled
+            cached.step(torch.tensor([4]))
+        alive = weakref.ref(cached)
+        del cached
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_texts_that_are_refused_leave_those_before(model):

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -196,8 +196,7 @@ class Recorded:
         advance(self.token, self.where, n)  # work that is needed only once is done here
         self.graph = torch.cuda.CUDAGraph()
         collecting, device = gc.isenabled(), token.device
-        gc.collect()  # an older recording freed during this one would break it
-        gc.disable()
+        gc.disable()  # an older recording freed during this one would break it
         try:
             with torch.cuda.device(device):
                 stream = torch.cuda.Stream()  # on the token's device
@@ -244,9 +243,6 @@ class CachedModel(RowLayers):
         super().__init__(model, self.products)
         self.compile = compile
         self.lengths: list[int] = []  # how many tokens of each text have been read
-        self.advance = self._advance
-        if compile:
-            self.advance = torch.compile(self._advance, fullgraph=True)
         self.recorded: dict[int, Recorded] = {}
 
     @torch.inference_mode()
@@ -290,14 +286,16 @@ class CachedModel(RowLayers):
         n = longest + 1
         if self.compile or min(self.lengths) < longest:
             where = torch.tensor(self.lengths, device=token.device)
+        advance = self._advance
         if self.compile:  # few shapes, since each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
+            advance = partial(_compiled_advance(), self)
         if self.compile and isinstance(where, Tensor) and where.is_cuda:
             if n not in self.recorded:
-                self.recorded[n] = Recorded(self.advance, token, where, n)
+                self.recorded[n] = Recorded(advance, token, where, n)
             z = self.recorded[n](token, where)
         else:
-            z = self.advance(token, where, n)
+            z = advance(token, where, n)
         self.lengths = [length + 1 for length in self.lengths]
         return z
 
@@ -324,6 +322,12 @@ class CachedModel(RowLayers):
         if not self.compile:
             self.products.prepare(len(texts))
         self.lengths = lengths
+
+
+@lru_cache(maxsize=1)
+def _compiled_advance() -> Callable[..., Float[Tensor, "B V"]]:
+    """The step of all cached models: a graph is compiled once for models of a kind."""
+    return torch.compile(CachedModel._advance, fullgraph=True)
 
 
 # --- What a token costs
