@@ -28,7 +28,7 @@ from tlm_book.training import (
 )
 
 __all__ = [
-    "SIGNS",
+    "SPECIAL",
     "WordList",
     "padded",
     "translation_loss",
@@ -47,7 +47,7 @@ __all__ = [
 # --- Held out
 
 
-SIGNS = ("·", "∅", "×")
+SPECIAL = ("·", "∅", "×")
 PADDING, START, STOP = range(3)
 
 
@@ -58,7 +58,7 @@ def _expects_str(sentence: object) -> None:
 
 @dataclass(frozen=True)
 class WordList:
-    """The words of a language, numbered after the three signs for padding, start and
+    """The words of a language, numbered after three special tokens: padding, start,
     stop. ValueError for a word that is not in the list, IndexError for an unknown
     number.
 
@@ -70,7 +70,7 @@ class WordList:
     words: tuple[str, ...]
 
     def __len__(self) -> int:
-        return len(SIGNS) + len(self.words)
+        return len(SPECIAL) + len(self.words)
 
     def encode(self, sentence: str) -> list[int]:
         """The numbers of the words."""
@@ -78,18 +78,18 @@ class WordList:
         found, wants = split_words(sentence), f"one of the {len(self.words)} words of the list"
         for word in found:
             expects(word in self.words, "sentence", repr(word), wants)
-        return [len(SIGNS) + self.words.index(word) for word in found]
+        return [len(SPECIAL) + self.words.index(word) for word in found]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The words before the first stop sign, without signs."""
+        """The words before the first stop token."""
         found = []
         for token in tokens:
             fits, wants = 0 <= token < len(self), f"from 0 to {len(self) - 1}"
             expects(fits, "tokens", token, wants, IndexError)
             if token == STOP:
                 break
-            if token >= len(SIGNS):
-                found.append(self.words[token - len(SIGNS)])
+            if token >= len(SPECIAL):
+                found.append(self.words[token - len(SPECIAL)])
         return join_words(found)
 
 
@@ -110,7 +110,7 @@ def translation_loss(
     source: Int[Tensor, "batch n"],
     target: Int[Tensor, "batch m"],
 ) -> Float[Tensor, ""]:
-    """The mean of −log p over all words and stop signs of the batch; the decoder reads
+    """The mean of −log p over all words and stop tokens of the batch; the decoder reads
     `shift(target, START)`. (A-shift-def, M-loss)
 
     Both are padded on the right with PADDING; `target` is without START, and each
@@ -121,12 +121,12 @@ def translation_loss(
     same, wants = len(source) == len(target), f"as many as source, {len(source)}"
     expects(same, "target", f"{len(target)} sentences", wants)
     there, started = target != PADDING, bool((target == START).any())
-    expects(not started, "target", "a start sign ∅", "words and a stop sign × only")
+    expects(not started, "target", "a start marker ∅", "words and a stop token × only")
     place, length = torch.arange(target.shape[-1]).to(target), there.sum(-1, keepdim=True)
     last = (place == length - 1) == (target == STOP)
     ends = bool((last & ((place < length) == there)).all())
     wants = "one at the end of each, and no other; padding behind it"
-    expects(ends, "target", "a sentence without the stop sign ×", wants)
+    expects(ends, "target", "a sentence without the stop token ×", wants)
     scores = model(source, shift(target, START), source != PADDING)
     return weighted_loss(scores, target, there.to(scores.dtype))
 
@@ -168,7 +168,7 @@ def train_translator(
         for sides in ([p.french for p in pairs], [p.english for p in pairs])
     )
     number = [
-        {w: len(SIGNS) + k for k, w in enumerate(L.words)} for L in (French, English)
+        {w: len(SPECIAL) + k for k, w in enumerate(L.words)} for L in (French, English)
     ]
     sources = padded([[number[0][w] for w in p.french] for p in pairs])
     targets = padded([[*(number[1][w] for w in p.english), STOP] for p in pairs])
@@ -306,9 +306,9 @@ def _expects_search(
     expects_tokens("source", source, c.source_vocab_size or c.vocab_size)
     shape = tuple(source.shape)
     expects(len(shape) == 2, "source", f"shape {shape}", "(batch, n)")
-    for name, sign in (("start", start), ("stop", stop)):
-        inside, wants = 0 <= sign < c.vocab_size, f"a token from 0 to {c.vocab_size - 1}"
-        expects(inside, name, sign, wants, IndexError)
+    for name, token in (("start", start), ("stop", stop)):
+        inside, wants = 0 <= token < c.vocab_size, f"a token from 0 to {c.vocab_size - 1}"
+        expects(inside, name, token, wants, IndexError)
     most = c.max_len if max_new is None else max_new
     expects_positive(max_new=most)
     expects(most <= c.max_len, "max_new", most, f"at most max_len = {c.max_len}")

@@ -172,8 +172,8 @@ EXERCISES = [
         lambda: ([1, 5, 4], [5, 4, 2]),
         {
             "The first word is predicted from ∅; it has to be judged, too.": ([5, 4], [4, 2]),
-            "The last row is judged on the stop sign.": ([1, 5], [5, 4]),
-            "The stop sign is not read: nothing is predicted after it.": ([1, 5, 4, 2], [5, 4, 2]),
+            "The last row is judged on the stop token.": ([1, 5], [5, 4]),
+            "The stop token is not read: nothing is predicted after it.": ([1, 5, 4, 2], [5, 4, 2]),
             "A row is judged on the next word, not on the one that it reads.": ([1, 5, 4], [1, 5, 4]),
         },
     ),
@@ -182,7 +182,7 @@ EXERCISES = [
         lambda: float(np.log2(np.log2(3))),
         {
             "2^α = log 3 / log 2 is right; solve it for α.": float(np.log2(3)),
-            "|y| counts the stop sign in both sentences.": float(np.log2(np.log2(3)) / np.log2(1.5)),
+            "|y| counts the stop token in both sentences.": float(np.log2(np.log2(3)) / np.log2(1.5)),
             "For α = 1 the longer one already wins.": 1.0,
         },
         tol=5e-3,
