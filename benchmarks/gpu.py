@@ -1,13 +1,13 @@
 """A GPU, in one command: GPT-2 124M trains and writes, beside Hugging Face's, and the results are compared with the specification.
 
-    make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 32] [--nanogpt DIR] [--out benchmarks])
+    make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 32] [--nanogpt DIR] [--only PART …] [--out benchmarks])
 
 Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours and theirs in turn: tokens a second, and the operations of their products of matrices
 as a share of the dense bfloat16 peak, by the data sheet if it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
 greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache. Memory: the most that is allocated on the GPU, weights and states included.
 Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
 
-Writes gpu.json with one entry for each GPU, and gpu.md. Status 1 without a GPU.
+Writes gpu.json with one entry for each GPU, and gpu.md. With --only, what else was measured with the same versions on the same day is kept. Status 1 without a GPU.
 """
 
 import argparse
@@ -148,6 +148,9 @@ def text_of(report: harness.Report) -> str:
     return "\n\n".join([*parts, *report.get("notes", []), ends]) + "\n"
 
 
+PARTS = {"agreement": lambda options: agreement(DEVICE), "training": training, "decoding": writing}
+
+
 def page(found: harness.Entries) -> str:
     return harness.sections(found, text_of)
 
@@ -156,6 +159,7 @@ def main() -> int:
     parser = harness.parser(__doc__, rounds=5)
     parser.add_argument("--batch", type=int, default=32, help="windows in a training step (32; fewer where memory is short)")
     parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose model.py is then a peer")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
     if options.write:
         harness.rewrite(options.out, "gpu", page)
@@ -166,12 +170,12 @@ def main() -> int:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    report = {
-        "machine": harness.torch_machine(DEVICE, transformers=transformers.__version__, cuda=torch.version.cuda),
-        "rounds": options.rounds, "batch": options.batch, "goals": GOALS,
-        "agreement": agreement(DEVICE), "training": training(options), "decoding": writing(options),
-    }  # fmt: skip
-    harness.write(options.out, "gpu", report, page)
+    machine = harness.torch_machine(DEVICE, transformers=transformers.__version__, cuda=torch.version.cuda)
+    kept = harness.entries(options.out, "gpu").get(harness.entry_name(machine), {})
+    report = (kept if kept.get("machine") == machine else {}) | {"machine": machine, "rounds": options.rounds, "batch": options.batch, "goals": GOALS}
+    for part in options.only:
+        report[part] = PARTS[part](options)
+        harness.write(options.out, "gpu", report, page)
     return 0
 
 

@@ -3,7 +3,7 @@
     python benchmarks/speed.py [--nanogpt DIR] [--compile] [--device cuda] [--rounds 16] [--out benchmarks]
 
 Peers: Hugging Face's GPT2LMHeadModel (sdpa), torch.nn.TransformerEncoder and, where DIR holds a checkout of nanoGPT, its model.py.
-Each trains as it usually does: its own loss, its own AdamW settings, gradients clipped to length 1; ours by `training.train_step`. All
+Each trains as it usually does: its own loss, its own AdamW settings, gradients clipped to length 1; ours as `train` does it (on a GPU its step is recorded). All
 models of a comparison have the same weights and, before anything is timed, must give the same loss. The runs alternate.
 
 Sizes: S (4 layers, 4 heads, d 128, n 128, batch 16, V 512), L (6 layers, 8 heads, d 512, n 256, batch 4, V 8192) and, with
@@ -31,7 +31,8 @@ from torch.nn import functional as F
 
 from tlm_book.loss import chunked_loss, shift, weighted_loss
 from tlm_book.operators import causal_mask
-from tlm_book.training import TrainConfig, optimizer_for, train_step
+from tlm_book.training import TrainConfig, optimizer_for
+from tlm_book.training.recorded import step_taker
 from tlm_book.transformer_lm import Config, TransformerLM
 
 
@@ -104,8 +105,8 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
     if compiled:
         model.compile()
     settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype, compile=compiled)
-    optimizer = optimizer_for(model, settings)
-    return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: train_step(model, optimizer, shift(y), y, settings))
+    take = step_taker(model, optimizer_for(model, settings), settings)
+    return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: take(shift(y), y))
 
 
 def nanogpt(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, folder: Path) -> Player:

@@ -106,7 +106,9 @@ class RMSNorm(nn.Module):
         real = x.is_floating_point()
         expects(real, "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
         expects_shape("x", x, tuple(self.weight.shape))
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        # one type for both, since torch's kernel wants it
+        wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))
+        return F.rms_norm(wide, self.weight.shape, self.weight, self.eps).to(x.dtype)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain} as float64, for `spec.normalization.rms_norm`."""

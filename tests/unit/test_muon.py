@@ -114,14 +114,14 @@ def steps_of(device, recorded):
         shape = [(2, 12), (3, 9)][step % 2]
         x, w = torch.randint(50, shape, generator=chance).to(device), torch.rand(shape, generator=chance).to(device)
         if recorded and shape not in made:
-            made[shape] = RecordedStep(it, optimizer, shape, clip=0.3)
+            made[shape] = RecordedStep(it, optimizer, shape, TrainConfig(clip=0.3))
         for group, lr in zip(optimizer.param_groups, rates):
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(lr / (step + 1))
             else:
                 group["lr"] = lr / (step + 1)
         if recorded:
-            losses.append(float(made[shape](shift(x), x, w)))
+            losses.append(made[shape](shift(x), x, w)[0].item())
         else:
             losses.append(train_step(it, optimizer, shift(x), x, TrainConfig(clip=0.3), w)[0])
     return losses, [w.detach().cpu() for w in it.parameters()]

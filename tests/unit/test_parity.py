@@ -443,6 +443,25 @@ def test_a_failed_save_leaves_nothing(tmp_path, tokenizer, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+# Half precision
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_under_autocast_the_stream_is_in_half_precision(name):
+    """From the first rows on, so that every sum is; float64 stays, as everywhere under autocast."""
+    model, x = made(preset(name)).float().eval(), some_tokens(preset(name), 2, 7)
+    with torch.no_grad():
+        want = model(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            streams, scores = model.residual_stream(x), model(x)
+            exact = model.double().residual_stream(x)
+    assert streams[0].dtype == torch.bfloat16 and all(rows.dtype == torch.float64 for rows in exact)
+    if model.config.norm != "post":  # normalization after a sum gives float32
+        assert {rows.dtype for rows in streams} == {torch.bfloat16}
+    if model.config.n_experts is None:  # rounded scores may send a row to another expert
+        assert distance(scores.double().numpy(), want.double().numpy()) < 0.05
+
+
 # Nothing global is changed
 
 
@@ -588,9 +607,10 @@ def test_gpu_equals_the_specification(name):
 
 @needs_gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_training_runs_on_a_gpu(dtype):
+@pytest.mark.parametrize("name", PRESETS)
+def test_training_runs_on_a_gpu(name, dtype):
     before, random_before = switches(), torch.cuda.get_rng_state()
-    config = preset("vaswani")
+    config = preset(name)
     text = some_tokens(config, 60)
     settings_ = TrainConfig(steps=3, warmup=1, eval_every=1, batch_size=2, dtype=dtype)
     result = train(settings_, config, text, text[:20], device="cuda", progress=False)

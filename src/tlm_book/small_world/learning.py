@@ -39,7 +39,7 @@ from tlm_book.training.folder import save
 from tlm_book.training.interrupts import stop_signal
 from tlm_book.training.muon import Together, muon_for
 from tlm_book.training.recorded import RecordedStep
-from tlm_book.training.step import train_step
+from tlm_book.training.step import set_rate, train_step
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = ["SETTINGS", "RunSettings", "learn_world", "rate", "settings", "share_right", "world_tokenizer"]
@@ -178,8 +178,8 @@ class _Course:
         loss: float | Tensor
         if next(self.model.parameters()).is_cuda:
             if tokens.shape not in self.recorded:
-                self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]))
-            loss = self.recorded[tokens.shape](read, tokens, weights)
+                self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]), self.train_config())
+            loss = self.recorded[tokens.shape](read, tokens, weights)[0]
         else:
             loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
         self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
@@ -187,12 +187,9 @@ class _Course:
         return loss
 
     def set_rates(self, now: float) -> None:
-        """Set each rate to the fraction `now` of itself; a recorded step reads its rates from the same memory, so tensors are filled."""
+        """Set each rate to the fraction `now` of itself."""
         for group, lr in zip(self.optimizer.param_groups, self.rates):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(lr * now)
-            else:
-                group["lr"] = lr * now
+            set_rate(group, lr * now)
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of this lesson. A GPU need not wait for it: other processes make batches while it computes."""

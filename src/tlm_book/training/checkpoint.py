@@ -71,13 +71,13 @@ def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
 
 
 def put_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give model and optimizer the state that `state_of` returned, in this run or in one with other processes."""
+    """Give model and optimizer the state that `state_of` returned, in this run or in one with other processes; the learning rates stay."""
     from torch.distributed.checkpoint.state_dict import (
         get_state_dict,
         set_state_dict,
     )
 
-    whole = _whole(on_cpu=False)
+    whole, rates = _whole(on_cpu=False), [group["lr"] for group in optimizer.param_groups]
     both: Any = get_state_dict(model, optimizer, options=whole)
     rest = both[1]
     saved: dict[str, Any] = {**weights_in(tensors)}
@@ -85,6 +85,8 @@ def put_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mappi
     for name, means in rest["state"].items():
         rest["state"][name] = {key: tensors[f"optimizer.{name}.{key}"] for key in means}
     set_state_dict(model, optimizer, model_state_dict=saved, optim_state_dict=rest, options=whole)
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate  # a tensor on a GPU would have become one on the CPU, and the step could not be recorded
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

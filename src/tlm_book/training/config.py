@@ -40,7 +40,7 @@ class TrainConfig:
     seed                  seed of the split, the initial weights, the batches, the noise and dropout
     eval_every            steps between two measurements on the held-out text
     validation            fraction of the documents that is held out
-    dtype                 "float32", or "bfloat16" for matrix products in that type (autocast)
+    dtype                 "float32", or "bfloat16" for matrix products, and the rows between the blocks, in that type (autocast)
     grad_accum_steps      number of parts of a batch, which are processed one after another
     activation_checkpointing, compile    save memory (intermediate results of a block are recomputed); save time (torch.compile)
     replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way

@@ -25,12 +25,14 @@ from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
 from tlm_book.training.folder import with_weights
 from tlm_book.training.interrupts import stop_signal
+from tlm_book.training.recorded import Take, step_taker
 from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
     learning_rate,
     optimizer_for,
     sample_batch,
+    set_rate,
     train_step,
 )
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -127,27 +129,27 @@ def iter_steps(
     first: int = 0,
     rank: int = 0,
     world_size: int = 1,
+    take: Take | None = None,
 ) -> Iterator[dict[str, int | float]]:
     """The log entries of steps first, first + 1, … of the run; each step is done when
     its entry is asked for. Seeds torch's generator.
 
     If `world_size` processes share the work, number `rank` does its share of each
-    batch. Raises `Diverged`, before the update, if the loss or its gradient is not
-    finite.
+    batch. `take` takes a step: `train_step` unless it is given. Raises `Diverged`,
+    before the update, if the loss or its gradient is not finite.
     """
     device = next(model.parameters()).device
+    take = take or partial(train_step, model, optimizer, config=config)
     for step in range(first, config.steps):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, config)
+            set_rate(group, learning_rate(step, config))
         batch = sample_batch(tokens, n, config.batch_size, config.seed, step)
         batch = batch.long().to(device)
         torch.manual_seed(step_seed(config.seed, step))
         read = corrupt_tokens(shift(batch, start), batch, config.token_noise)
         mine = torch.arange(len(batch)).chunk(world_size)[rank]
         torch.manual_seed(step_seed(config.seed, step, 1 + rank))  # of dropout
-        loss, grad_norm = train_step(
-            model, optimizer, read[mine], batch[mine], config
-        )
+        loss, grad_norm = take(read[mine], batch[mine])
         if not math.isfinite(loss + grad_norm):
             what = f"loss: got {loss} with a gradient of norm {grad_norm}"
             raise Diverged(what, n, config, step)
@@ -273,6 +275,7 @@ def train(
             return Result(best, log, seconds, resumed)
 
         steps = partial(iter_steps, model, optimizer, train_tokens, n, start)
+        steps = partial(steps, take=step_taker(model, optimizer, config))
         steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
         if plot and dist.rank == 0:
             draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)

@@ -2,6 +2,8 @@
 one by one takes longer than running them; a recording starts them together. Written by hand.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,48 +11,109 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tlm_book.loss import weighted_loss
+from tlm_book.checks import expects
+from tlm_book.training.config import TrainConfig
+from tlm_book.training.step import loss_function, train_step
+from tlm_book.transformer_lm import TransformerLM
 
-__all__ = ["RecordedStep"]
+__all__ = ["RecordedStep", "step_taker"]
+
+Take = Callable[[Tensor, Tensor], tuple[float, float]]
+
+
+def step_taker(model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainConfig) -> Take:
+    """(what is read, what is judged) ↦ (loss, norm of the gradient), after a step: `train_step`, or its recording on a GPU.
+
+    A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
+    rows must be counted. If there is too little memory for a recording, the step is taken as usual.
+    """
+    usual = partial(train_step, model, optimizer, config=config)
+    alone = isinstance(model, TransformerLM) and model.config.n_experts is None and all(_on_gpu(group["lr"]) for group in optimizer.param_groups)
+    if not alone or config.grad_accum_steps > 1 or config.activation_checkpointing:
+        return usual
+    recorded: list[RecordedStep] = []
+
+    def take(read: Int[Tensor, "batch n"], batch: Int[Tensor, "batch n"]) -> tuple[float, float]:
+        if not recorded:
+            try:
+                recorded.append(RecordedStep(model, optimizer, (batch.shape[0], batch.shape[1]), config, weighted=False))
+            except torch.OutOfMemoryError:
+                return usual(read, batch)
+        loss, norm = recorded[0](read, batch).tolist()
+        return loss, norm
+
+    return take
+
+
+def _on_gpu(rate: Any) -> bool:
+    return isinstance(rate, Tensor) and rate.is_cuda
 
 
 class RecordedStep:
-    """The step of `train_step` with a weight for each token, for batches of one shape: the gradient of −Σ w y / Σ w, clipped to length `clip`, and
-    the optimizer's update.
+    """`train_step` for batches of one shape, each processed at once: the gradient of the loss, clipped to length `config.clip`, and the
+    optimizer's update. With `weighted`, each token has a weight.
 
-    On a GPU the constructor records the step as a CUDA graph, without changing the weights, and every call replays it. A recording reads the
-    learning rates from the same memory each time: they must be tensors on the GPU that are filled, not replaced (`muon_for` makes them so).
-    On other devices every call computes the step anew. The step never waits for the device in order to check a number: unlike `train_step`,
-    it updates the weights even if the loss or a gradient is not finite.
+    On a GPU the constructor records the step as a CUDA graph, without changing the weights, and every call replays it: hooks and other
+    Python code in the model run only while it is recorded. A recording reads the learning rates from the same memory each time: they must
+    be tensors on the GPU (ValueError otherwise), which `set_rate` fills (`optimizer_for` and `muon_for` make them so). On other devices
+    every call computes the step anew.
+
+    The step never waits for the device in order to check a number. If the loss or its gradient is not finite, the AdamW of `optimizer_for`
+    does not move the weights; another optimizer moves them, unlike in `train_step`.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], clip: float = 1.0) -> None:
-        self.model, self.optimizer, self.clip = model, optimizer, clip
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], config: TrainConfig, *, weighted: bool = True
+    ) -> None:
+        self.model, self.optimizer, self.config = model, optimizer, config
         self.parameters = dict(model.named_parameters())
         device = next(iter(self.parameters.values())).device
         self.read, self.tokens = (torch.zeros(shape, dtype=torch.long, device=device) for _ in range(2))
-        self.weights = torch.ones(shape, device=device)
+        self.weights = torch.ones(shape, device=device) if weighted else None
         self.graph = self._record() if device.type == "cuda" else None
 
-    def __call__(self, read: Int[Tensor, "batch n"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"]) -> Float[Tensor, ""]:
-        """Take a step; returns the loss before the update, on the device: only reading the number waits for it."""
-        for mine, given in ((self.read, read), (self.tokens, tokens), (self.weights, weights)):
-            mine.copy_(given)
+    def __call__(
+        self, read: Int[Tensor, "batch n"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"] | None = None
+    ) -> Float[Tensor, "2"]:
+        """Take a step; returns the loss before the update and the norm of its gradient, on the device: only reading the numbers waits for it."""
+        wants = "None" if self.weights is None else "a weight for each token"
+        expects((weights is None) == (self.weights is None), "weights", type(weights).__name__, wants)
+        self.read.copy_(read)
+        self.tokens.copy_(tokens)
+        if self.weights is not None and weights is not None:
+            self.weights.copy_(weights)
         if self.graph is None:
             return self._step()
         self.graph.replay()
-        return self.loss.clone()
+        return self.found.clone()
 
-    def _step(self) -> Float[Tensor, ""]:
-        leaves = {name: w.detach().requires_grad_() for name, w in self.parameters.items()}  # made for this step alone, as a recording requires
-        loss = weighted_loss(functional_call(self.model, leaves, (self.read,)), self.tokens, self.weights)
-        for w, gradient in zip(self.parameters.values(), torch.autograd.grad(loss, list(leaves.values()))):
+    def _step(self) -> Float[Tensor, "2"]:
+        c = self.config
+        leaves = {name: nn.Parameter(w.detach()) for name, w in self.parameters.items()}  # for this step alone, as a recording requires
+        with torch.autocast(self.read.device.type, torch.bfloat16, c.dtype == "bfloat16"):
+            scores = functional_call(self.model, leaves, (self.read,))
+            loss = loss_function(c.compile)(scores, self.tokens, self.weights)
+        strict = loss * (1 + 0 * loss.detach())  # NaN for ∞, as in `train_step`
+        for w, gradient in zip(self.parameters.values(), torch.autograd.grad(strict, list(leaves.values()))):
             w.grad = gradient
-        nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
-        self.optimizer.step()
-        return loss.detach()
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), c.clip)
+        self._move(norm.isfinite())
+        return torch.stack((loss.detach(), norm))
+
+    def _move(self, finite: Tensor) -> None:
+        optimizer: Any = self.optimizer
+        if not getattr(optimizer, "_step_supports_amp_scaling", False):
+            optimizer.step()
+            return
+        optimizer.found_inf = (~finite).float()  # what torch's GradScaler sets, too: the kernel reads it, so that nothing waits for the device
+        try:
+            optimizer.step()
+        finally:
+            del optimizer.found_inf
 
     def _record(self) -> torch.cuda.CUDAGraph:
+        for group in self.optimizer.param_groups:
+            expects(_on_gpu(group["lr"]), "optimizer", f"a learning rate of {group['lr']!r}", "rates that are tensors on the GPU")
         with torch.cuda.device(self.tokens.device), _at_rest(self.optimizer, list(self.parameters.values())):
             stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
             stream.wait_stream(torch.cuda.current_stream())
@@ -58,7 +121,7 @@ class RecordedStep:
                 self._step()  # so that what happens only the first time is not recorded
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self.loss = self._step()
+                self.found = self._step()
             torch.cuda.synchronize()
         return graph
 

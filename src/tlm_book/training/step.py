@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ __all__ = [
     "corrupt_tokens",
     "enable_checkpointing_and_compile",
     "optimizer_for",
+    "set_rate",
 ]
 
 
@@ -167,6 +169,23 @@ def enable_checkpointing_and_compile(
 
 
 def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW in one kernel for all weights, with decay on matrices only."""
+    """AdamW in one kernel for all weights, with decay on matrices only. On a GPU its
+    rate is a tensor there, so that a step can be recorded (`RecordedStep`).
+    """
     groups = parameter_groups(model, config.weight_decay)
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+    w = next(model.parameters())
+    gpu = w.is_cuda and not hasattr(w, "full_tensor")  # and the weights are not shared out
+    lr = torch.tensor(config.lr, device=w.device) if gpu else config.lr
+    return torch.optim.AdamW(
+        groups, lr=lr, betas=config.betas, fused=True, capturable=gpu
+    )
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the learning rate of a group of the optimizer; a tensor is filled, since a
+    recorded step reads it from the same memory each time.
+    """
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate

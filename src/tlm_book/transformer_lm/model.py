@@ -80,7 +80,7 @@ class TransformerLM(nn.Module):
         expects(isinstance(tokens, Tensor), "tokens", got, wish, TypeError)
         expects_shape("tokens", tokens, ("n",))
         expects_length("tokens", tokens.shape[-1], self.config.max_len)
-        return self.dropout(self.position(self.embedding(tokens)))
+        return _in_autocast(self.dropout(self.position(self.embedding(tokens))))
 
     def residual_stream(
         self, tokens: Int[Tensor, "*batch n"]
@@ -146,6 +146,14 @@ def _norm(c: "Config") -> nn.Module:
     if c.norm_kind == "rms":
         return RMSNorm(c.d_model, c.eps)
     return Normalization(c.d_model, c.eps, c.eps_mode)
+
+
+def _in_autocast(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    """x; under `torch.autocast` in its type, so that all sums of the stream are."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype == torch.float32:
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
 
 
 def _rotary(c: "Config") -> Rotary | None:

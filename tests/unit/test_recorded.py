@@ -1,0 +1,209 @@
+"""A step that is recorded on a GPU is the step of `train_step`; on a CPU the same code runs without a recording."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_parity import needs_gpu
+
+from tlm_book.loss import shift
+from tlm_book.training import TrainConfig, optimizer_for, train, train_step
+from tlm_book.training import recorded as recording
+from tlm_book.training.checkpoint import put_state, state_of
+from tlm_book.training.recorded import RecordedStep, step_taker
+from tlm_book.training.step import set_rate
+from tlm_book.transformer_lm import Config, TransformerLM
+
+ROOT = Path(__file__).parents[2]
+SMALL = Config(50, d_model=16, d_ff=32, n_layers=2, n_heads=4, n_kv_heads=2, max_len=16, tied=True)
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])]
+
+
+def model(device, double=True):
+    torch.manual_seed(0)
+    made = TransformerLM(SMALL).to(device)
+    return made.double() if double else made
+
+
+def batch(step, device):
+    return torch.randint(50, (3, 12), generator=torch.Generator().manual_seed(step)).to(device)
+
+
+def steps(device, take_of, settings, double=True):
+    """(loss and norm of each step, weights) with rates that change."""
+    it = model(device, double)
+    optimizer = optimizer_for(it, settings)
+    take, found = take_of(it, optimizer), []
+    for step in range(6):
+        for group in optimizer.param_groups:
+            set_rate(group, 0.01 / (step + 1))
+        x = batch(step, device)
+        found.append(list(take(shift(x), x)))
+    return torch.tensor(found), [w.detach().cpu() for w in it.parameters()]
+
+
+def usual(settings):
+    return lambda it, optimizer: lambda read, x: train_step(it, optimizer, read, x, settings)
+
+
+def recorded(settings):
+    return lambda it, optimizer: lambda read, x: made(it, optimizer, settings)(read, x).tolist()
+
+
+MADE = {}
+
+
+def made(it, optimizer, settings):
+    if it not in MADE:
+        MADE.clear()
+        MADE[it] = RecordedStep(it, optimizer, (3, 12), settings, weighted=False)
+    return MADE[it]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype, within", [("float32", 1e-5), ("bfloat16", 0.005)])
+def test_it_is_the_step(dtype, within, device):
+    """Losses, norms and weights: float64 to begin with, float32 under autocast. A gradient cut to nothing moves otherwise."""
+    settings = TrainConfig(clip=0.3, dtype=dtype)
+    double = dtype == "float32"
+    want, weights = steps("cpu", usual(settings), settings, double)
+    got, its = steps(device, recorded(settings), settings, double)
+    torch.testing.assert_close(got, want, rtol=0, atol=10 * within)
+    apart = lambda other: max((a - b).abs().mean().item() for a, b in zip(other, weights, strict=True))
+    assert apart(its) < within
+    assert apart(steps(device, recorded(TrainConfig(clip=1e-9, dtype=dtype)), settings, double)[1]) > within
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_it_does_not_move_if_a_number_is_not_finite(bad, device):
+    settings = TrainConfig(dtype="float32")
+    it = model(device)
+    optimizer = optimizer_for(it, settings)
+    step, x = RecordedStep(it, optimizer, (3, 12), settings, weighted=False), batch(0, device)
+    step(shift(x), x)
+    with torch.no_grad():
+        kept = it.norm.weight.clone()
+        it.norm.weight.fill_(bad)
+    before = [w.detach().clone() for w in it.parameters()]
+    assert not step(shift(x), x).isfinite().all()
+    assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, it.parameters(), strict=True))
+    with torch.no_grad():
+        it.norm.weight.copy_(kept)
+    assert step(shift(x), x).isfinite().all() and not torch.equal(before[0], next(it.parameters()))
+    assert {float(state["step"]) for state in optimizer.state.values()} == {2.0} and not hasattr(optimizer, "found_inf")
+
+
+def test_weights_come_with_a_step_that_has_them():
+    it, x = model("cpu"), batch(0, "cpu")
+    for weighted in (False, True):
+        step = RecordedStep(it, optimizer_for(it, TrainConfig()), (3, 12), TrainConfig(), weighted=weighted)
+        with pytest.raises(ValueError, match="weights: got"):
+            step(shift(x), x, None if weighted else torch.ones(3, 12))
+
+
+def test_what_cannot_be_recorded_is_taken_as_usual():
+    it = model("cpu")
+    for changes in ({}, {"grad_accum_steps": 2}, {"activation_checkpointing": True}):
+        settings = TrainConfig(**changes)
+        assert getattr(step_taker(it, optimizer_for(it, settings), settings), "func", None) is train_step
+
+
+COMPILED = """
+import sys
+sys.path += ["tests/unit", "tests/support"]
+from test_recorded import *
+
+settings = TrainConfig(clip=0.3, dtype=sys.argv[2], compile=True)
+def compiled(take_of):
+    def take(it, optimizer):
+        it.compile()
+        return take_of(settings)(it, optimizer)
+    return take
+want, weights = steps("cpu", usual(TrainConfig(clip=0.3, dtype=sys.argv[2])), settings, False)
+got, its = steps(sys.argv[1], compiled(recorded), settings, False)
+torch.testing.assert_close(got, want, rtol=0, atol=0.05)
+assert all((a - b).abs().mean() < 0.005 for a, b in zip(its, weights, strict=True))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_compiled_it_is_the_step(dtype, device):
+    """In a process without the checker, which no compiled graph holds."""
+    done = subprocess.run([sys.executable, "-c", COMPILED, device, dtype], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def run(device, folder=None, steps=8, watch=None, **changes):
+    text = torch.randint(50, (400,), generator=torch.Generator().manual_seed(1))
+    settings = TrainConfig(steps=8, warmup=2, eval_every=2, batch_size=3, lr=0.01, **changes)
+    return train(settings, SMALL, text[:300], text[300:], device=device, progress=False, folder=folder, watch=watch)
+
+
+@needs_gpu
+def test_a_run_on_a_gpu_takes_recorded_steps(monkeypatch, tmp_path):
+    """It learns what a CPU learns; a run that was stopped goes on as if it had not been; the step is recorded once."""
+    made = []
+
+    class Counted(RecordedStep):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    monkeypatch.setattr(recording, "RecordedStep", Counted)
+    want, whole = run("cpu"), run("cuda")
+    assert len(made) == 1 and made[0].graph is not None
+    for a, b in zip(whole.log, want.log, strict=True):
+        assert abs(a["loss"] - b["loss"]) < 1e-3 and a["lr"] == b["lr"]
+
+    def stop(step, _):
+        if step == 4:
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        run("cuda", tmp_path / "run", watch=stop)
+    again = run("cuda", tmp_path / "run")
+    assert again.resumed == 4 and len(made) == 3
+    for a, b in zip(again.log, whole.log, strict=True):
+        assert abs(a["loss"] - b["loss"]) < 1e-4
+    assert all((a - b).abs().max() < 1e-4 for a, b in zip(again.model.parameters(), whole.model.parameters()))
+
+
+def test_rates_stay_when_a_state_is_put_back():
+    """The very object, since a recording reads it."""
+    it = model("cpu")
+    optimizer, x = optimizer_for(it, TrainConfig()), batch(0, "cpu")
+    train_step(it, optimizer, shift(x), x, TrainConfig())
+    rate, kept = torch.tensor(0.25), state_of(it, optimizer)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    put_state(it, optimizer, kept)
+    assert all(group["lr"] is rate for group in optimizer.param_groups) and rate == 0.25
+
+
+@needs_gpu
+def test_recordings_want_rates_on_the_gpu():
+    it = model("cuda")
+    with pytest.raises(ValueError, match="optimizer: got a learning rate of 0.1"):
+        RecordedStep(it, torch.optim.AdamW(it.parameters(), lr=0.1, capturable=True), (3, 12), TrainConfig())
+
+
+@needs_gpu
+def test_dropout_is_drawn_anew_in_each_recorded_step():
+    torch.manual_seed(0)
+    it = TransformerLM(SMALL.replace(dropout=0.5)).cuda().train()
+    settings, x = TrainConfig(), batch(0, "cuda")
+    optimizer = optimizer_for(it, settings)
+    step = RecordedStep(it, optimizer, (3, 12), settings, weighted=False)
+    for group in optimizer.param_groups:
+        set_rate(group, 0.0)
+    losses = []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        losses.append(step(shift(x), x)[0].item())
+    assert losses[0] == losses[2] != losses[1]
