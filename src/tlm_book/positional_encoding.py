@@ -120,7 +120,7 @@ def sinusoidal_table(
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
 
 
-# --- Turn instead of add
+# --- Rotating instead of adding
 
 
 class Rotary(nn.Module):
@@ -248,7 +248,7 @@ class Rotary(nn.Module):
         return self
 
 
-# --- Longer texts than those of the training
+# --- Texts longer than those of training
 
 
 @with_suggestions

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-# --- To standardize
+# --- Standardizing a row
 
 
 @shaped

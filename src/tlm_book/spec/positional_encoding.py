@@ -120,7 +120,7 @@ def offset_map(k: int, d: int, base: float = 10000.0) -> Float[np.ndarray, "d d"
     return T
 
 
-# --- Turn instead of add
+# --- Rotating instead of adding
 
 
 @shaped
@@ -173,7 +173,7 @@ def rotary(
     return Y
 
 
-# --- Longer texts than those of the training
+# --- Texts longer than those of training
 
 
 @shaped
