@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from tlm_book.loss import chunked_loss, shift, weighted_loss
 from tlm_book.operators import causal_mask
 from tlm_book.training import TrainConfig, optimizer_for
-from tlm_book.training.recorded import step_taker
+from tlm_book.training.recorded import StepTaker
 from tlm_book.transformer_lm import Config, TransformerLM
 
 
@@ -105,8 +105,8 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
     if compiled:
         model.compile()
     settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype, compile=compiled)
-    take = step_taker(model, optimizer_for(model, settings), settings)
-    return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: take(shift(y), y))
+    take = StepTaker(model, optimizer_for(model, settings))
+    return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: take(shift(y), y, settings))
 
 
 def nanogpt(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, folder: Path) -> Player:
@@ -243,12 +243,13 @@ def compare(name: str, options: argparse.Namespace, dtype: str, compiled: bool) 
         batch = random_batch(size, options.device)
         for job in ("training step", "forward"):
             runs = {who: player.step if job == "training step" else functools.partial(player.forward, *batch) for who, player in made.items()}
+            peak = gpu_memory(runs["ours"], options.device)  # of the first step, since a recorded one uses the memory of its recording
             times = harness.side_by_side(runs, few(options, name), device=options.device)
             for peer in peers:
                 rows.append({"size": name, "job": job, "dtype": dtype, "compiled": compiled, "peer": peer, "ours": times["ours"].json(), "theirs": times[peer].json()})
                 rows[-1]["ratio"] = {clock: vars(ratio(times[peer], times["ours"], clock)) for clock in ("wall", "processor")}
                 rows[-1]["tokens a second"] = size.batch * size.n / Spread.of(times["ours"].wall).median
-                rows[-1]["peak MB"] = gpu_memory(runs["ours"], options.device)
+                rows[-1]["peak MB"] = peak
                 print(f"{name:3} {job:14} {peer:26} {'compiled ' * compiled}{ratio(times[peer], times['ours']).text(3)}, processor {ratio(times[peer], times['ours'], 'processor').text(3)}", flush=True)
     return rows
 

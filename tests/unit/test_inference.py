@@ -1,6 +1,8 @@
 """Continuing texts: what may be a text, what a refusal leaves behind, and in which mode the model reads."""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -174,6 +176,28 @@ def test_it_is_freed_with_its_last_name(model, compile):
         assert alive() is None
     finally:
         gc.enable()
+
+
+MANY = """
+import functools, torch
+torch.compile = functools.partial(torch.compile, backend="eager")  # what is tested is how many graphs there may be
+from tlm_book.inference import CachedModel
+from tlm_book.transformer_lm import Config, TransformerLM
+
+for k in range(10):
+    model = TransformerLM(Config(20, d_model=8, d_ff=4 + k, n_layers=1 + k % 2, n_heads=2, max_len=8)).eval()
+    cached = CachedModel(model, compile=True)
+    cached.read(torch.tensor([[1, 2, 3]]))
+    z = cached.step(torch.tensor([4]))
+    assert torch.allclose(z, model(torch.tensor([[1, 2, 3, 4]]))[:, -1], atol=1e-5)
+assert torch._dynamo.config.recompile_limit < 10
+"""
+
+
+def test_any_number_of_models_can_be_compiled():
+    """Torch gives up after eight graphs of a function. In a process without the checker, which no graph holds."""
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_texts_that_are_refused_leave_those_before(model):

@@ -462,6 +462,14 @@ def test_under_autocast_the_stream_is_in_half_precision(name):
         assert distance(scores.double().numpy(), want.double().numpy()) < 0.05
 
 
+def test_in_float16_the_stream_stays_in_float32_and_meta_tensors_pass():
+    """Large sums would overflow in float16. A device without autocast is no obstacle."""
+    model, x = made(preset("gpt2")).float(), some_tokens(preset("gpt2"), 2, 7)
+    with torch.autocast("cpu", torch.float16):
+        assert model.residual_stream(x)[0].dtype == torch.float32
+    assert model.to("meta")(x.to("meta")).shape == (2, 7, model.config.vocab_size)
+
+
 # Nothing global is changed
 
 

@@ -12,7 +12,7 @@ from tlm_book.loss import shift
 from tlm_book.training import TrainConfig, optimizer_for, train, train_step
 from tlm_book.training import recorded as recording
 from tlm_book.training.checkpoint import put_state, state_of
-from tlm_book.training.recorded import RecordedStep, step_taker
+from tlm_book.training.recorded import RecordedStep, StepTaker
 from tlm_book.training.step import set_rate
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -105,11 +105,108 @@ def test_weights_come_with_a_step_that_has_them():
             step(shift(x), x, None if weighted else torch.ones(3, 12))
 
 
-def test_what_cannot_be_recorded_is_taken_as_usual():
+def test_tensors_of_another_shape_are_refused():
+    it, x = model("cpu"), batch(0, "cpu")
+    step = RecordedStep(it, optimizer_for(it, TrainConfig()), (3, 12), TrainConfig(), weighted=False)
+    for one in (x[:1], x[:, :1]):  # a copy would stretch them
+        with pytest.raises(ValueError, match="read: got shape"):
+            step(one, one)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_frozen_weights_stay(device):
+    """And do not count in the norm of the gradient."""
+    x, found = batch(0, device), []
+    for take_of in (usual, recorded):
+        it = model(device)
+        it.blocks[0].requires_grad_(False)
+        before = {name: w.detach().clone() for name, w in it.blocks[0].named_parameters()}
+        take = take_of(TrainConfig())(it, optimizer_for(it, TrainConfig()))
+        found.append([take(shift(x), x), take(shift(x), x)])
+        assert all(torch.equal(w, before[name]) for name, w in it.blocks[0].named_parameters())
+    torch.testing.assert_close(torch.tensor(found[0]), torch.tensor(found[1]), rtol=0, atol=1e-5)
+
+
+class Pretended(RecordedStep):
+    """Where there is no GPU: made as often as a recording is, perhaps without the memory for it."""
+
+    made, room = 0, True
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        Pretended.made += 1
+        if not Pretended.room:
+            raise torch.OutOfMemoryError("no room")
+
+
+@pytest.fixture
+def taker(monkeypatch):
+    monkeypatch.setattr(recording, "RecordedStep", Pretended)
+    monkeypatch.setattr(recording, "_on_gpu", lambda rate: True)
+    monkeypatch.setattr(Pretended, "made", 0)
+    monkeypatch.setattr(Pretended, "room", True)
     it = model("cpu")
-    for changes in ({}, {"grad_accum_steps": 2}, {"activation_checkpointing": True}):
-        settings = TrainConfig(**changes)
-        assert getattr(step_taker(it, optimizer_for(it, settings), settings), "func", None) is train_step
+    return StepTaker(it, optimizer_for(it, TrainConfig()))
+
+
+def test_a_step_is_recorded_anew_for_other_settings(taker):
+    x = batch(0, "cpu")
+    for settings, made in (({}, 1), ({}, 1), ({"steps": 7, "warmup": 3}, 1), ({"clip": 0.5}, 2), ({"dtype": "bfloat16"}, 3), ({"grad_accum_steps": 3}, 3)):
+        taker(shift(x), x, TrainConfig(**settings))
+        assert Pretended.made == made
+    taker(shift(x)[:2], x[:2], TrainConfig(dtype="bfloat16"))
+    assert Pretended.made == 4
+
+
+@pytest.mark.parametrize("changes", [{"grad_accum_steps": 2}, {"activation_checkpointing": True}])
+def test_what_cannot_be_recorded_is_taken_as_usual(changes, taker):
+    x = batch(0, "cpu")
+    taker(shift(x), x, TrainConfig(**changes))
+    assert Pretended.made == 0
+
+
+def test_experts_are_not_recorded(monkeypatch):
+    monkeypatch.setattr(recording, "_on_gpu", lambda rate: True)
+    it = TransformerLM(Config.mixtral(50, d_model=16, d_ff=32, n_layers=1, n_heads=4, n_kv_heads=2, max_len=16))
+    assert not StepTaker(it, optimizer_for(it, TrainConfig())).may_record
+    assert not StepTaker(torch.nn.Linear(2, 2), optimizer_for(it, TrainConfig())).may_record
+
+
+def test_without_memory_steps_are_taken_as_usual(taker, monkeypatch):
+    """Tried once. A test that lacks the memory that the recording keeps is made again without it."""
+    x = batch(0, "cpu")
+    wanted = steps("cpu", usual(TrainConfig()), TrainConfig())[0][0]
+    Pretended.room = False
+    found = taker(shift(x), x, TrainConfig())
+    assert Pretended.made == 1 and not taker.may_record and abs(found[0] - wanted[0]) < 1e-9
+    taker(shift(x), x, TrainConfig())
+    assert Pretended.made == 1
+
+    Pretended.room, taker.may_record, calls = True, True, []
+    taker(shift(x), x, TrainConfig())
+
+    def job():
+        calls.append(taker.recorded)
+        if taker.recorded is not None:
+            raise torch.OutOfMemoryError("no room")
+        return 5
+
+    assert taker.beside(job) == 5 and len(calls) == 2 and not taker.may_record
+    with pytest.raises(torch.OutOfMemoryError):
+        taker.beside(lambda: (_ for _ in ()).throw(torch.OutOfMemoryError("still none")))
+
+
+@needs_gpu
+def test_weights_that_are_elsewhere_are_recorded_anew():
+    it = model("cuda")
+    optimizer, x = optimizer_for(it, TrainConfig()), batch(0, "cuda")
+    step = RecordedStep(it, optimizer, (3, 12), TrainConfig(), weighted=False)
+    step(shift(x), x)
+    first, graph = step(shift(x), x)[0].item(), step.graph
+    it.cpu(), it.cuda()
+    before = next(it.parameters()).detach().clone()
+    assert step(shift(x), x)[0].item() < first and step.graph is not graph
+    assert not torch.equal(before, next(it.parameters()))
 
 
 COMPILED = """

@@ -1,9 +1,8 @@
 """Continuing where reading stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
-import gc
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +18,7 @@ from tlm_book.checks import (
     expects_tokens,
     refuse,
 )
+from tlm_book.collector import collector_off
 from tlm_book.inference.layers import RowLayers
 from tlm_book.inference.products import Products
 from tlm_book.multi_head import windowed_attention
@@ -195,16 +195,10 @@ class Recorded:
         self.token, self.where = token.clone(), where.clone()
         advance(self.token, self.where, n)  # work that is needed only once is done here
         self.graph = torch.cuda.CUDAGraph()
-        collecting, device = gc.isenabled(), token.device
-        gc.disable()  # an older recording freed during this one would break it
-        try:
-            with torch.cuda.device(device):
-                stream = torch.cuda.Stream()  # on the token's device
-                with torch.cuda.graph(self.graph, stream=stream):
-                    self.scores = advance(self.token, self.where, n)
-        finally:
-            if collecting:
-                gc.enable()
+        with torch.cuda.device(token.device), collector_off():
+            stream = torch.cuda.Stream()  # on the token's device
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.scores = advance(self.token, self.where, n)
 
     def __call__(
         self, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
@@ -327,7 +321,16 @@ class CachedModel(RowLayers):
 @lru_cache(maxsize=1)
 def _compiled_advance() -> Callable[..., Float[Tensor, "B V"]]:
     """The step of all cached models: a graph is compiled once for models of a kind."""
-    return torch.compile(CachedModel._advance, fullgraph=True)
+    graph = torch.compile(CachedModel._advance, fullgraph=True)
+
+    def advance(*inputs: Any) -> Float[Tensor, "B V"]:
+        try:
+            return graph(*inputs)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:  # the ninth kind or length
+            with torch._dynamo.config.patch(recompile_limit=1000):
+                return graph(*inputs)
+
+    return advance
 
 
 # --- What a token costs

@@ -157,7 +157,10 @@ class _Course:
         for name, wanted in self.asked_for().items():
             expects((begun := asked_for[name]) == wanted, name, wanted, f"{begun}, with which {path} was begun; or another folder")
         self.model.load_state_dict(kept["model"])
+        own: list[dict[str, Any]] = [{name: group[name] for name in ("lr", "capturable") if name in group} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(kept["optimizer"])
+        for group, here in zip(self.optimizer.param_groups, own):
+            group.update(here)  # what this device needs; the run may have begun on another
         for name in self._NUMBERS:
             setattr(self, name, kept[name])
 

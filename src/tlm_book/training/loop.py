@@ -25,7 +25,7 @@ from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
 from tlm_book.training.folder import with_weights
 from tlm_book.training.interrupts import stop_signal
-from tlm_book.training.recorded import Take, step_taker
+from tlm_book.training.recorded import StepTaker
 from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
@@ -129,17 +129,17 @@ def iter_steps(
     first: int = 0,
     rank: int = 0,
     world_size: int = 1,
-    take: Take | None = None,
+    take: StepTaker | None = None,
 ) -> Iterator[dict[str, int | float]]:
     """The log entries of steps first, first + 1, … of the run; each step is done when
     its entry is asked for. Seeds torch's generator.
 
     If `world_size` processes share the work, number `rank` does its share of each
-    batch. `take` takes a step: `train_step` unless it is given. Raises `Diverged`,
+    batch. `take` takes the steps: `train_step` unless it is given. Raises `Diverged`,
     before the update, if the loss or its gradient is not finite.
     """
     device = next(model.parameters()).device
-    take = take or partial(train_step, model, optimizer, config=config)
+    step_of = take or partial(train_step, model, optimizer)
     for step in range(first, config.steps):
         for group in optimizer.param_groups:
             set_rate(group, learning_rate(step, config))
@@ -149,7 +149,7 @@ def iter_steps(
         read = corrupt_tokens(shift(batch, start), batch, config.token_noise)
         mine = torch.arange(len(batch)).chunk(world_size)[rank]
         torch.manual_seed(step_seed(config.seed, step, 1 + rank))  # of dropout
-        loss, grad_norm = take(read[mine], batch[mine])
+        loss, grad_norm = step_of(read[mine], batch[mine], config)
         if not math.isfinite(loss + grad_norm):
             what = f"loss: got {loss} with a gradient of norm {grad_norm}"
             raise Diverged(what, n, config, step)
@@ -274,9 +274,10 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
-        steps = partial(iter_steps, model, optimizer, train_tokens, n, start)
-        steps = partial(steps, take=step_taker(model, optimizer, config))
+        take = StepTaker(model, optimizer)
+        steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
         steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
+        test = partial(evaluate, model, validation_tokens, n, start, context=n // 2)
         if plot and dist.rank == 0:
             draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)
             observers = [*observers, draw]
@@ -292,7 +293,7 @@ def train(
                 log.append(entry)
                 measured = due(len(log), config)
                 if measured:
-                    loss = evaluate(model, validation_tokens, n, start, context=n // 2)
+                    loss = take.beside(test)
                     if not math.isfinite(loss):
                         what = f"loss on the held-out text: got {loss}"
                         raise Diverged(what, n, config, len(log) - 1)

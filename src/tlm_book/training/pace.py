@@ -18,7 +18,7 @@ from tlm_book.loss import shift
 from tlm_book.training.config import Size, TrainConfig, recipe
 from tlm_book.training.cost import flops_per_token
 from tlm_book.training.logs import Entry
-from tlm_book.training.recorded import step_taker
+from tlm_book.training.recorded import StepTaker
 from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
@@ -75,11 +75,11 @@ def step_seconds(model_config: Config, config: TrainConfig, device: torch.device
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         model = TransformerLM(model_config).to(device).train()
         enable_checkpointing_and_compile(model, config)
-        take = step_taker(model, optimizer_for(model, config), config)
+        take = StepTaker(model, optimizer_for(model, config))
         batch = torch.randint(model_config.vocab_size, (config.batch_size, model_config.max_len), device=device)
         while not took or (len(took) == 1 and took[0] < 10 * patience) or (1 < len(took) < 20 and sum(took[1:]) < patience):
             tick = time.perf_counter()
-            take(corrupt_tokens(shift(batch), batch, config.token_noise), batch)
+            take(corrupt_tokens(shift(batch), batch, config.token_noise), batch, config)
             took.append(time.perf_counter() - tick)
     return sum(took[1:] or took) / len(took[1:] or took)
 

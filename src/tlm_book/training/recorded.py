@@ -3,46 +3,63 @@ one by one takes longer than running them; a recording starts them together. Wri
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_shape
+from tlm_book.collector import collector_off
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.step import loss_function, train_step
 from tlm_book.transformer_lm import TransformerLM
 
-__all__ = ["RecordedStep", "step_taker"]
+__all__ = ["RecordedStep", "StepTaker"]
 
-Take = Callable[[Tensor, Tensor], tuple[float, float]]
+Result = TypeVar("Result")
 
 
-def step_taker(model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainConfig) -> Take:
-    """(what is read, what is judged) ↦ (loss, norm of the gradient), after a step: `train_step`, or its recording on a GPU.
+class StepTaker:
+    """Takes the steps of a run: (read, batch, settings) ↦ (loss, norm of its gradient), by `train_step`, or by a recording of it on a GPU.
 
     A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
-    rows must be counted. If there is too little memory for a recording, the step is taken as usual.
+    rows must be counted. Where there is too little memory for a recording, steps are taken as usual.
     """
-    usual = partial(train_step, model, optimizer, config=config)
-    alone = isinstance(model, TransformerLM) and model.config.n_experts is None and all(_on_gpu(group["lr"]) for group in optimizer.param_groups)
-    if not alone or config.grad_accum_steps > 1 or config.activation_checkpointing:
-        return usual
-    recorded: list[RecordedStep] = []
 
-    def take(read: Int[Tensor, "batch n"], batch: Int[Tensor, "batch n"]) -> tuple[float, float]:
-        if not recorded:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+        on_gpu = all(_on_gpu(group["lr"]) for group in optimizer.param_groups)
+        self.may_record = on_gpu and isinstance(model, TransformerLM) and model.config.n_experts is None
+        self.recorded: RecordedStep | None = None
+
+    def __call__(self, read: Int[Tensor, "batch n"], batch: Int[Tensor, "batch n"], config: TrainConfig) -> tuple[float, float]:
+        at_once = config.grad_accum_steps == 1 and not config.activation_checkpointing
+        if self.may_record and at_once and not self._has_recorded(config, batch.shape):
+            self.recorded = None  # frees the memory of an older one
             try:
-                recorded.append(RecordedStep(model, optimizer, (batch.shape[0], batch.shape[1]), config, weighted=False))
+                self.recorded = RecordedStep(self.model, self.optimizer, (batch.shape[0], batch.shape[1]), config, weighted=False)
             except torch.OutOfMemoryError:
-                return usual(read, batch)
-        loss, norm = recorded[0](read, batch).tolist()
+                self.may_record = False
+        if self.recorded is None or not at_once:
+            return train_step(self.model, self.optimizer, read, batch, config)
+        loss, norm = self.recorded(read, batch).tolist()
         return loss, norm
 
-    return take
+    def beside(self, job: Callable[[], Result]) -> Result:
+        """What the job returns. If it lacks the memory that a recording keeps, it is done again, and nothing is recorded any more."""
+        try:
+            return job()
+        except torch.OutOfMemoryError:
+            if self.recorded is None:
+                raise
+            self.recorded, self.may_record = None, False
+        return job()
+
+    def _has_recorded(self, config: TrainConfig, shape: torch.Size) -> bool:
+        of = lambda c: (c.clip, c.dtype, c.compile)
+        return self.recorded is not None and self.recorded.tokens.shape == shape and of(self.recorded.config) == of(config)
 
 
 def _on_gpu(rate: Any) -> bool:
@@ -54,8 +71,9 @@ class RecordedStep:
     optimizer's update. With `weighted`, each token has a weight.
 
     On a GPU the constructor records the step as a CUDA graph, without changing the weights, and every call replays it: hooks and other
-    Python code in the model run only while it is recorded. A recording reads the learning rates from the same memory each time: they must
-    be tensors on the GPU (ValueError otherwise), which `set_rate` fills (`optimizer_for` and `muon_for` make them so). On other devices
+    Python code in the model run only while it is recorded. A recording reads weights and learning rates from the same memory each time. The rates
+    must be tensors on the GPU (ValueError otherwise), which `set_rate` fills (`optimizer_for` and `muon_for` make them so); if a weight or
+    a rate has been replaced since, the step is recorded anew. What the optimizer remembers must not be replaced. On other devices
     every call computes the step anew.
 
     The step never waits for the device in order to check a number. If the loss or its gradient is not finite, the AdamW of `optimizer_for`
@@ -66,7 +84,7 @@ class RecordedStep:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, shape: tuple[int, int], config: TrainConfig, *, weighted: bool = True
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
-        self.parameters = dict(model.named_parameters())
+        self.parameters = {name: w for name, w in model.named_parameters() if w.requires_grad}
         device = next(iter(self.parameters.values())).device
         self.read, self.tokens = (torch.zeros(shape, dtype=torch.long, device=device) for _ in range(2))
         self.weights = torch.ones(shape, device=device) if weighted else None
@@ -75,17 +93,25 @@ class RecordedStep:
     def __call__(
         self, read: Int[Tensor, "batch n"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"] | None = None
     ) -> Float[Tensor, "2"]:
-        """Take a step; returns the loss before the update and the norm of its gradient, on the device: only reading the numbers waits for it."""
+        """Take a step; returns the loss before the update and the norm of its gradient, on the device: only reading the numbers waits for it.
+        ValueError for tensors of another shape, and for weights of tokens unless the step has them.
+        """
         wants = "None" if self.weights is None else "a weight for each token"
         expects((weights is None) == (self.weights is None), "weights", type(weights).__name__, wants)
-        self.read.copy_(read)
-        self.tokens.copy_(tokens)
-        if self.weights is not None and weights is not None:
-            self.weights.copy_(weights)
+        for name, mine, given in (("read", self.read, read), ("tokens", self.tokens, tokens), ("weights", self.weights, weights)):
+            if mine is not None and given is not None:
+                expects_shape(name, given, tuple(mine.shape))
+                mine.copy_(given)
         if self.graph is None:
             return self._step()
+        if self._memory() != self.memory:
+            self.graph = self._record()
         self.graph.replay()
         return self.found.clone()
+
+    def _memory(self) -> list[int]:
+        """Where a recording finds the weights and the rates."""
+        return [w.data_ptr() for w in self.parameters.values()] + [id(group["lr"]) for group in self.optimizer.param_groups]
 
     def _step(self) -> Float[Tensor, "2"]:
         c = self.config
@@ -114,7 +140,10 @@ class RecordedStep:
     def _record(self) -> torch.cuda.CUDAGraph:
         for group in self.optimizer.param_groups:
             expects(_on_gpu(group["lr"]), "optimizer", f"a learning rate of {group['lr']!r}", "rates that are tensors on the GPU")
-        with torch.cuda.device(self.tokens.device), _at_rest(self.optimizer, list(self.parameters.values())):
+        device, self.memory = self.tokens.device, self._memory()
+        at_rest = _at_rest(self.optimizer, list(self.parameters.values()))
+        # the warm-up draws random numbers, and a recording that the collector frees meanwhile would break this one
+        with torch.random.fork_rng(devices=[device]), torch.cuda.device(device), at_rest, collector_off():
             stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):

@@ -172,13 +172,12 @@ def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW in one kernel for all weights, with decay on matrices only. On a GPU its
     rate is a tensor there, so that a step can be recorded (`RecordedStep`).
     """
-    groups = parameter_groups(model, config.weight_decay)
-    w = next(model.parameters())
+    groups, w = parameter_groups(model, config.weight_decay), next(model.parameters())
     gpu = w.is_cuda and not hasattr(w, "full_tensor")  # and the weights are not shared out
-    lr = torch.tensor(config.lr, device=w.device) if gpu else config.lr
-    return torch.optim.AdamW(
-        groups, lr=lr, betas=config.betas, fused=True, capturable=gpu
-    )
+    for group in groups if gpu else ():
+        group["lr"] = torch.tensor(config.lr, dtype=torch.float32, device=w.device)
+    kind = partial(torch.optim.AdamW, fused=True, capturable=gpu)
+    return kind(groups, lr=config.lr, betas=config.betas)
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:

@@ -149,11 +149,14 @@ def _norm(c: "Config") -> nn.Module:
 
 
 def _in_autocast(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """x; under `torch.autocast` in its type, so that all sums of the stream are."""
+    """x; under autocast to bfloat16 in that type, so that all sums of the stream are.
+    (float16 could overflow.)
+    """
     kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.dtype == torch.float32:
-        return x.to(torch.get_autocast_dtype(kind))
-    return x
+    if x.dtype != torch.float32 or not torch.amp.is_autocast_available(kind):
+        return x
+    low = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
+    return x.bfloat16() if low == torch.bfloat16 else x
 
 
 def _rotary(c: "Config") -> Rotary | None:
