@@ -170,7 +170,7 @@ def enable_checkpointing_and_compile(
 
 def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW in one kernel for all weights, with decay on matrices only. On a GPU its
-    rate is a tensor there, so that a step can be recorded (`RecordedStep`).
+    rates are tensors there, so that a step can be recorded as a CUDA graph.
     """
     groups, w = parameter_groups(model, config.weight_decay), next(model.parameters())
     gpu = w.is_cuda and not hasattr(w, "full_tensor")  # and the weights are not shared out
