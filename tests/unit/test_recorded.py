@@ -136,7 +136,7 @@ class Pretended(RecordedStep):
         super().__init__(*args, **options)
         Pretended.made += 1
         if not Pretended.room:
-            raise torch.OutOfMemoryError("no room")
+            raise torch.cuda.OutOfMemoryError("no room")
 
 
 @pytest.fixture
@@ -188,12 +188,12 @@ def test_without_memory_steps_are_taken_as_usual(taker, monkeypatch):
     def job():
         calls.append(taker.recorded)
         if taker.recorded is not None:
-            raise torch.OutOfMemoryError("no room")
+            raise torch.cuda.OutOfMemoryError("no room")
         return 5
 
     assert taker.beside(job) == 5 and len(calls) == 2 and not taker.may_record
-    with pytest.raises(torch.OutOfMemoryError):
-        taker.beside(lambda: (_ for _ in ()).throw(torch.OutOfMemoryError("still none")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        taker.beside(lambda: (_ for _ in ()).throw(torch.cuda.OutOfMemoryError("still none")))
 
 
 @needs_gpu

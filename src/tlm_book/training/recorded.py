@@ -40,7 +40,7 @@ class StepTaker:
             self.recorded = None  # frees the memory of an older one
             try:
                 self.recorded = RecordedStep(self.model, self.optimizer, (batch.shape[0], batch.shape[1]), config, weighted=False)
-            except torch.OutOfMemoryError:
+            except torch.cuda.OutOfMemoryError:
                 self.may_record = False
         if self.recorded is None or not at_once:
             return train_step(self.model, self.optimizer, read, batch, config)
@@ -51,7 +51,7 @@ class StepTaker:
         """What the job returns. If it lacks the memory that a recording keeps, it is done again, and nothing is recorded any more."""
         try:
             return job()
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             if self.recorded is None:
                 raise
             self.recorded, self.may_record = None, False

@@ -153,10 +153,9 @@ def _in_autocast(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     (float16 could overflow.)
     """
     kind = x.device.type
-    if x.dtype != torch.float32 or not torch.amp.is_autocast_available(kind):
-        return x
-    low = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
-    return x.bfloat16() if low == torch.bfloat16 else x
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    half = on and torch.get_autocast_dtype(kind) == torch.bfloat16
+    return x.bfloat16() if half and x.dtype == torch.float32 else x
 
 
 def _rotary(c: "Config") -> Rotary | None:
