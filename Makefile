@@ -26,8 +26,8 @@ help:
 	@echo "make portable  run the chapters as other machines would (AS=\"old avx2\" for some machines, ONLY=\"attention loss\" for some chapters)"
 	@echo "make serve     show the site at http://localhost:8000, rebuilt whenever a chapter changes"
 	@echo "make colab     run each chapter alone in a fresh environment (ONLY=\"attention loss\" for some)"
-	@echo "make bench     measure speed side by side with other libraries"
-	@echo "make gpu       on a machine with a GPU: run the GPU tests and benchmarks, and compare with the specification"
+	@echo "make bench     measure speed side by side with other libraries (NANOGPT=DIR: with a checkout of nanoGPT, too)"
+	@echo "make gpu       on a machine with a GPU: run the GPU tests and benchmarks, and compare with the specification (NANOGPT=DIR, as above)"
 	@echo "make weigh     measure the weight and speed of every page of the site in a browser"
 	@echo "make model     train the model of the small world that ships with the package (minutes on a GPU, about ninety on two cores; if stopped, it resumes)"
 	@echo "make essays    train the model of the essays"
@@ -89,7 +89,7 @@ colab: $(READY)
 	ONLY="$(ONLY)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest --colab tests/book/test_colab.py
 
 bench: $(READY)
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/decoding.py
@@ -104,7 +104,7 @@ bench: $(READY)
 gpu: $(READY)
 	@$(BIN)/python -c 'import torch; raise SystemExit(None if torch.cuda.is_available() else f"make gpu: there is no GPU that torch {torch.__version__} can use on this machine")'
 	$(BIN)/python -m pytest --all -m gpu tests/unit
-	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/gpu.py $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(BIN)/python benchmarks/quoting.py
 
 weigh: book
