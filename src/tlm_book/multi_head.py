@@ -104,7 +104,9 @@ class MultiHeadAttention(nn.Module):
         # three views: nothing is copied, and one copy joins their gradients
         q, k, v = (part.transpose(-3, -2) for part in qkv.split((h, g, g), -2))
         if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
+            norms = (self.query_norm, q), (self.key_norm, k)
+            # in the type of its gain, which autocast leaves as it is
+            q, k = (norm(t.to(norm.weight.dtype)).to(t.dtype) for norm, t in norms)
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
         return q, k, v

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -126,7 +126,7 @@ class RecordedStep:
         self._move(norm.isfinite())
         return torch.stack((loss.detach(), norm))
 
-    def _move(self, finite: Tensor) -> None:
+    def _move(self, finite: Bool[Tensor, ""]) -> None:
         optimizer: Any = self.optimizer
         if not getattr(optimizer, "_step_supports_amp_scaling", False):
             optimizer.step()
