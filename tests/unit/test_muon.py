@@ -156,6 +156,19 @@ def test_recording_moves_nothing(kind):
         optimizer.step()
 
 
+def test_a_recording_that_fails_leaves_no_half_made_state():
+    w = torch.nn.Parameter(torch.ones(3, 4))
+    optimizer = torch.optim.AdamW([w], lr=0.1)
+    w.grad = torch.ones_like(w)
+    with pytest.raises(MemoryError), _at_rest(optimizer, [w]):
+        optimizer.step()
+        del optimizer.state[w]["exp_avg_sq"]
+        raise MemoryError
+    assert torch.equal(w, torch.ones(3, 4)) and not optimizer.state
+    optimizer.step()
+    assert set(optimizer.state[w]) == {"step", "exp_avg", "exp_avg_sq"}
+
+
 @needs_gpu
 def test_a_step_recorded_on_a_gpu_is_the_step():
     agree(steps_of("cpu", False), steps_of("cuda", True), 1e-5)

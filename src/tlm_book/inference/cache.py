@@ -195,9 +195,10 @@ class Recorded:
         self.token, self.where = token.clone(), where.clone()
         advance(self.token, self.where, n)  # work that is needed only once is done here
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(token.device), collector_off():
+        # outside inference mode, as later recordings share the generator's state
+        with torch.cuda.device(token.device), collector_off(), torch.inference_mode(False):
             stream = torch.cuda.Stream()  # on the token's device
-            with torch.cuda.graph(self.graph, stream=stream):
+            with torch.cuda.graph(self.graph, stream=stream), torch.inference_mode():
                 self.scores = advance(self.token, self.where, n)
 
     def __call__(
@@ -322,12 +323,13 @@ class CachedModel(RowLayers):
 def _compiled_advance() -> Callable[..., Float[Tensor, "B V"]]:
     """The step of all cached models: a graph is compiled once for models of a kind."""
     graph = torch.compile(CachedModel._advance, fullgraph=True)
+    too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
 
     def advance(*inputs: Any) -> Float[Tensor, "B V"]:
         try:
             return graph(*inputs)
-        except torch._dynamo.exc.FailOnRecompileLimitHit:  # the ninth kind or length
-            with torch._dynamo.config.patch(recompile_limit=1000):
+        except too_many:  # the ninth kind or length
+            with torch._dynamo.config.patch(cache_size_limit=1000):
                 return graph(*inputs)
 
     return advance

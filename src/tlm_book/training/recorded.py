@@ -36,16 +36,13 @@ class StepTaker:
 
     def __call__(self, read: Int[Tensor, "batch n"], batch: Int[Tensor, "batch n"], config: TrainConfig) -> tuple[float, float]:
         at_once = config.grad_accum_steps == 1 and not config.activation_checkpointing
-        if self.may_record and at_once and not self._has_recorded(config, batch.shape):
-            self.recorded = None  # frees the memory of an older one
+        if self.may_record and at_once:
             try:
-                self.recorded = RecordedStep(self.model, self.optimizer, (batch.shape[0], batch.shape[1]), config, weighted=False)
+                loss, norm = self._recording(batch.shape, config)(read, batch).tolist()
+                return loss, norm
             except torch.cuda.OutOfMemoryError:
-                self.may_record = False
-        if self.recorded is None or not at_once:
-            return train_step(self.model, self.optimizer, read, batch, config)
-        loss, norm = self.recorded(read, batch).tolist()
-        return loss, norm
+                self.recorded, self.may_record = None, False
+        return train_step(self.model, self.optimizer, read, batch, config)
 
     def beside(self, job: Callable[[], Result]) -> Result:
         """What the job returns. If it lacks the memory that a recording keeps, it is done again, and nothing is recorded any more."""
@@ -57,9 +54,12 @@ class StepTaker:
             self.recorded, self.may_record = None, False
         return job()
 
-    def _has_recorded(self, config: TrainConfig, shape: torch.Size) -> bool:
+    def _recording(self, shape: torch.Size, config: TrainConfig) -> "RecordedStep":
         of = lambda c: (c.clip, c.dtype, c.compile)
-        return self.recorded is not None and self.recorded.tokens.shape == shape and of(self.recorded.config) == of(config)
+        if self.recorded is None or self.recorded.tokens.shape != shape or of(self.recorded.config) != of(config):
+            self.recorded = None  # frees the memory of an older one
+            self.recorded = RecordedStep(self.model, self.optimizer, (shape[0], shape[1]), config, weighted=False)
+        return self.recorded
 
 
 def _on_gpu(rate: Any) -> bool:
@@ -110,8 +110,9 @@ class RecordedStep:
         return self.found.clone()
 
     def _memory(self) -> list[int]:
-        """Where a recording finds the weights and the rates."""
-        return [w.data_ptr() for w in self.parameters.values()] + [id(group["lr"]) for group in self.optimizer.param_groups]
+        """Where a recording finds weights, tables and rates."""
+        tensors = *self.model.parameters(), *self.model.buffers()
+        return [t.data_ptr() for t in tensors] + [id(group["lr"]) for group in self.optimizer.param_groups]
 
     def _step(self) -> Float[Tensor, "2"]:
         c = self.config
@@ -140,7 +141,7 @@ class RecordedStep:
     def _record(self) -> torch.cuda.CUDAGraph:
         for group in self.optimizer.param_groups:
             expects(_on_gpu(group["lr"]), "optimizer", f"a learning rate of {group['lr']!r}", "rates that are tensors on the GPU")
-        device, self.memory = self.tokens.device, self._memory()
+        device = self.tokens.device
         at_rest = _at_rest(self.optimizer, list(self.parameters.values()))
         # the warm-up draws random numbers, and a recording that the collector frees meanwhile would break this one
         with torch.random.fork_rng(devices=[device]), torch.cuda.device(device), at_rest, collector_off():
@@ -152,6 +153,7 @@ class RecordedStep:
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self.found = self._step()
             torch.cuda.synchronize()
+        self.memory, self.rates = self._memory(), [group["lr"] for group in self.optimizer.param_groups]  # kept, so that no other has their identity
         return graph
 
 
@@ -167,12 +169,18 @@ class _at_rest:
 
     def __enter__(self) -> None:
         self.kept = [(t, t.detach().clone()) for t in [*self.weights, *self._remembered()]]
+        self.had = [set(part.state) for part in self.parts]
 
     @torch.no_grad()
-    def __exit__(self, *error: object) -> None:
-        known = {id(t) for t, _ in self.kept}
+    def __exit__(self, error: object, *more: object) -> None:
+        if self.weights[0].is_cuda:
+            torch.cuda.synchronize()  # what a step has begun on another stream
         for t, was in self.kept:
             t.copy_(was)
+        for part, had in zip(self.parts, self.had):
+            for w in [w for w in part.state if error is not None and w not in had]:
+                del part.state[w]  # perhaps only half of it was made
+        known = {id(t) for t, _ in self.kept}
         for t in self._remembered():
             if id(t) not in known:
                 t.zero_()  # state that the first step has made; every optimizer here begins with zeros
