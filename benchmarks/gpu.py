@@ -159,7 +159,7 @@ def main() -> int:
     parser = harness.parser(__doc__, rounds=5)
     parser.add_argument("--batch", type=int, default=32, help="windows in a training step (32; fewer where memory is short)")
     parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose model.py is then a peer")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (all three parts)")
     options = parser.parse_args()
     if options.write:
         harness.rewrite(options.out, "gpu", page)

@@ -176,6 +176,23 @@ def test_the_chapter_on_inference_says_what_was_measured():
     assert gain["bfloat16"] < 1 and f"`bfloat16` only {gain['bfloat16']:.2f} times" in prose
 
 
+def test_the_chapters_say_what_was_measured_on_a_gpu():
+    """Training beside nanoGPT, and writing beside Hugging Face: the figures of the report."""
+
+    def prose(chapter):
+        cells = json.loads((ROOT / "book" / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
+        return " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+    report = harness.entries(ROOT / "benchmarks", "gpu")["NVIDIA H100 80GB HBM3"]
+    number = lambda cell: float(cell.split()[0])
+    (step,) = (row for row in report["training"] if row["beside"] == "nanoGPT")
+    share, took = float(step["share of the peak"].rstrip("%")), number(step["ours, ms"]) / number(step["theirs, ms"])
+    assert f"on an H100 it is {share:.0f} % of what the data sheet promises, and a step takes {took:.2f} times as long" in prose("training")
+    (text,) = (row for row in report["decoding"] if row["texts"] == 1 and row["type"] == "float32")
+    ours, theirs = (number(text[f"{who}, ms"]) / 1000 for who in ("ours", "theirs"))
+    assert f"writes 256 tokens in {ours:.2f} seconds, Hugging Face's program in {theirs:.2f} (" in prose("transformer_lm")
+
+
 def test_other_figures_come_into_the_page(monkeypatch):
     import quoting
 

@@ -53,9 +53,14 @@ PRESETS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "va
 SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 9}
 
 
+GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine"))
+
+
 def needs_gpu(test: Callable[..., None]) -> Callable[..., None]:
     """`make gpu` runs what is marked so; elsewhere it is skipped."""
-    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")(test))
+    for mark in GPU:
+        test = mark(test)
+    return test
 
 
 def preset(name: str, **changes: object) -> Config:
@@ -446,6 +451,7 @@ def test_a_failed_save_leaves_nothing(tmp_path, tokenizer, monkeypatch):
 # Half precision
 
 
+@pytest.mark.filterwarnings("error:Mismatch dtype")  # torch says so when it takes a slower kernel
 @pytest.mark.parametrize("name", PRESETS)
 def test_under_autocast_the_stream_is_in_half_precision(name):
     """From the first rows on, so that every sum is; float64 stays, as everywhere under autocast."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_parity import needs_gpu
+from test_parity import GPU, needs_gpu
 
 from tlm_book.loss import shift
 from tlm_book.training import TrainConfig, optimizer_for, train, train_step
@@ -18,8 +18,7 @@ from tlm_book.transformer_lm import Config, TransformerLM
 
 ROOT = Path(__file__).parents[2]
 SMALL = Config(50, d_model=16, d_ff=32, n_layers=2, n_heads=4, n_kv_heads=2, max_len=16, tied=True)
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU on this machine")
-DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])]
+DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 
 
 def model(device, double=True):
@@ -50,17 +49,11 @@ def usual(settings):
 
 
 def recorded(settings):
-    return lambda it, optimizer: lambda read, x: made(it, optimizer, settings)(read, x).tolist()
+    def take_of(it, optimizer):
+        step = RecordedStep(it, optimizer, (3, 12), settings, weighted=False)
+        return lambda read, x: step(read, x).tolist()
 
-
-MADE = {}
-
-
-def made(it, optimizer, settings):
-    if it not in MADE:
-        MADE.clear()
-        MADE[it] = RecordedStep(it, optimizer, (3, 12), settings, weighted=False)
-    return MADE[it]
+    return take_of
 
 
 @pytest.mark.parametrize("device", DEVICES)

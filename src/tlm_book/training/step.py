@@ -176,8 +176,9 @@ def optimizer_for(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     gpu = w.is_cuda and not hasattr(w, "full_tensor")  # and the weights are not shared out
     for group in groups if gpu else ():
         group["lr"] = torch.tensor(config.lr, dtype=torch.float32, device=w.device)
-    kind = partial(torch.optim.AdamW, fused=True, capturable=gpu)
-    return kind(groups, lr=config.lr, betas=config.betas)
+    return torch.optim.AdamW(
+        groups, lr=config.lr, betas=config.betas, fused=True, capturable=gpu
+    )
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:
