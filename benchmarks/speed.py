@@ -3,8 +3,9 @@
     python benchmarks/speed.py [--nanogpt DIR] [--compile] [--device cuda] [--rounds 16] [--out benchmarks]
 
 Peers: Hugging Face's GPT2LMHeadModel (sdpa), torch.nn.TransformerEncoder and, where DIR holds a checkout of nanoGPT, its model.py.
-Each trains as it usually does: its own loss, its own AdamW settings, gradients clipped to length 1; ours as `train` does it (on a GPU its step is recorded). All
-models of a comparison have the same weights and, before anything is timed, must give the same loss. The runs alternate.
+Each trains as it usually does: its own loss, its own AdamW settings, gradients clipped to length 1; ours as `train` does it (on a GPU its step is recorded, on
+a CPU it multiplies by the quicker of torch's two libraries, in the forward pass alone as well: `quick_products`). All models of a comparison have the same
+weights and, before anything is timed, must give the same loss. The runs alternate.
 
 Sizes: S (4 layers, 4 heads, d 128, n 128, batch 16, V 512), L (6 layers, 8 heads, d 512, n 256, batch 4, V 8192) and, with
 `--device cuda`, GPT-2 124M (n 1024, bfloat16, compiled). Then: from the plain version to the fast one, step by step; the share of the
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.loss import chunked_loss, shift, weighted_loss
+from tlm_book.onednn import quick_linear, quick_products
 from tlm_book.operators import causal_mask
 from tlm_book.training import TrainConfig, optimizer_for
 from tlm_book.training.recorded import StepTaker
@@ -106,7 +108,17 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
         model.compile()
     settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype, compile=compiled)
     take = StepTaker(model, optimizer_for(model, settings))
-    return Player(model, autocast(lambda x, y: weighted_loss(model(x), y), dtype), lambda: take(shift(y), y, settings))
+    loss = autocast(lambda x, y: weighted_loss(model(x), y), dtype)
+
+    def quick_loss(x: Tensor, y: Tensor) -> Tensor:
+        with quick_products(model):
+            return loss(x, y)
+
+    def step() -> None:
+        with quick_products(model):
+            take(shift(y), y, settings)
+
+    return Player(model, quick_loss, step)
 
 
 def nanogpt(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, folder: Path) -> Player:
@@ -306,6 +318,7 @@ STEPS = {  # what is changed, and the parts of the model that are still plain be
     "logarithm and choice of the token in one kernel": "loss",
     "queries, keys, values as views; each sum once": "copies",
     "AdamW in one kernel": "adam",
+    "products by the quicker library": "products",
 }
 
 
@@ -340,7 +353,14 @@ def step_by_step(name: str, options: argparse.Namespace) -> dict[str, Timing]:
     def job(plain: set[str]) -> Callable[[], None]:
         loss = loss_by_formula if "loss" in plain else weighted_loss
         train = usual_step(model, loop if "adam" in plain else fused, lambda: loss(model(x), y))
-        return lambda: (put_on(model, plain), train())
+        products = "linear" if "products" in plain else "auto"
+
+        def run() -> None:
+            put_on(model, plain)
+            with quick_products(model, products):
+                train()
+
+        return run
 
     jobs = {step: job(set(marks[k:])) for k, step in enumerate(STEPS)}
     for plain in (set(marks), set()):  # the same function before and after
@@ -358,7 +378,7 @@ def peak_speed(device: str, dtype: torch.dtype) -> float:
     """Operations a second that a large product of matrices reaches here, the best of several."""
     k = 8192 if device.startswith("cuda") else 2048
     A, B = (torch.randn(k, k, device=device, dtype=dtype) for _ in range(2))
-    times = harness.side_by_side({"product": lambda: A @ B}, 8, device=device)["product"]
+    times = harness.side_by_side({"product": lambda: quick_linear(A, B)}, 8, device=device)["product"]
     return 2 * k**3 / min(times.wall)
 
 
@@ -462,6 +482,7 @@ def page(entries: harness.Entries) -> str:
     parts = [f"One training step and one forward pass, float32 (GPT-2 124M: bfloat16). Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(side)}"]
     if any(tables["steps"].values()):
         steps = harness.abreast(tables["steps"], ("step",), COLUMNS["steps"], ("S: gain", "L: gain"))
+        steps.sort(key=lambda row: [*STEPS, "all together"].index(row["step"]))
         parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(steps)}\n\n{harness.measured(entries)}")
     return "\n\n".join([*parts, harness.sections(entries, said)])
 
@@ -494,8 +515,8 @@ def draw_ratios(report: harness.Report, axes: object) -> None:
 
 def draw_steps(report: harness.Report, axes: object) -> None:
     for size, times in report["step_times"].items():
-        medians = [times[step]["wall_ms"]["median"] for step in STEPS]
-        axes.plot([100 * m / medians[0] for m in medians], range(len(STEPS)), "o-", label=size)
+        medians = [times[step]["wall_ms"]["median"] for step in STEPS if step in times]
+        axes.plot([100 * m / medians[0] for m in medians], range(len(medians)), "o-", label=size)
     axes.set(yticks=range(len(STEPS)), yticklabels=STEPS, xlabel="time of a training step, plain = 100", xlim=(0, 105))
     axes.invert_yaxis()
     axes.legend()

@@ -166,6 +166,7 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--lr", type=_RATE, help="highest learning rate")
     chosen.add_argument("--seed", type=_NATURAL, help="seed of everything random")
     chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="number type of the matrix products")
+    chosen.add_argument("--products", choices=["auto", "linear", "onednn"], help="torch's library for products on a CPU: the quicker one (auto), the usual one (linear), or oneDNN (default: auto)")
     chosen.add_argument("--eval-every", type=_POSITIVE, metavar="STEPS", help="steps between two measurements, each with a checkpoint")
     chosen.add_argument("--grad-accum-steps", type=_POSITIVE, metavar="PARTS", help="number of parts in which a batch is processed, to save memory")
     chosen.add_argument("--activation-checkpointing", action="store_true", help="recompute the inside of the blocks, to save memory")

@@ -257,10 +257,10 @@ class CachedModel(RowLayers):
             ]
             self.recorded.clear()
         self.lengths = []  # until everything has been read
-        if not self.compile:
-            self.products.prepare(len(texts))
         tokens = pad_sequence(texts, batch_first=True)  # (B, n)
         n = tokens.shape[1]
+        if not self.compile:
+            self.products.prepare(len(texts), once=tokens.numel())
         x = self.embed(tokens, slice(n)).flatten(0, 1)  # (B·n, d)
         fills = [partial(cache.fill, lengths=lengths) for cache in self.cache]
         at = torch.arange(n, device=tokens.device).repeat(len(lengths))

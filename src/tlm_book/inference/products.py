@@ -23,15 +23,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of
+from tlm_book.onednn import onednn_available, onednn_product, reordered, takes
 
-__all__ = ["Rows", "FORMS", "FEW", "Choice", "Product", "Products", "forget", "quantized"]
+__all__ = ["Rows", "FORMS", "UP_TO", "Choice", "Product", "Products", "forget", "quantized"]
 
 Rows = Callable[[Float[Tensor, "rows a"]], Float[Tensor, "rows b"]]
 Matrix = Shaped[Tensor, "out in"]
 Bias = Float[Tensor, "out"] | None
 Form = Callable[[Any, Bias], Rows]  # from the matrix (out, in), as it is kept, and the bias to a function of rows
 
-FEW = 16  # rows; more than these are multiplied as a large product, in which all forms are alike
+UP_TO = 1, 4, 16  # rows; each product has a form for as many as these, and one for more
+TRIED = *UP_TO, 64  # rows with which these are tried
+WORTHWHILE = 256  # rows
 SMALL = 2**23  # bytes of all matrices together: so few stay in the processor's cache, where all forms are alike
 COPIED = 2**27  # bytes of all matrices together up to which a copy in another order is tried
 SAMPLE = 2**26  # bytes that a trial reads, more than caches hold, for a form that is quick there may be slow in memory
@@ -83,8 +86,21 @@ def _parts(W: Matrix, b: Bias) -> Rows:
     return product
 
 
+def _onednn(W: Matrix, b: Bias) -> Rows:
+    """The product of torch's other library (`tlm_book.onednn`), which has none in compiled code."""
+    plain = _linear(W, b)
+    return lambda X: plain(X) if torch.compiler.is_compiling() else onednn_product(X, W, b)
+
+
+def _reordered(W: Matrix, b: Bias) -> Rows:
+    """The same from a copy of the matrix in that library's own order."""
+    plain, copy = _linear(W, b), reordered(W, UP_TO[-1])
+    return lambda X: plain(X) if torch.compiler.is_compiling() else onednn_product(X, copy, b)
+
+
 # All of them are torch's: threads of a second library (numpy's) and of torch wait for each other, which no trial of single products shows.
-FORMS: dict[str, Form] = {"linear": _linear, "column": _column, "in_out": _in_out, "parts": _parts}
+FORMS: dict[str, Form] = {"linear": _linear, "column": _column, "in_out": _in_out, "parts": _parts, "onednn": _onednn, "reordered": _reordered}
+COPIES = ("in_out", "reordered")
 
 
 # Weights in fewer bits
@@ -139,6 +155,17 @@ STORED: dict[str | None, dict[str, Form]] = {
     "bfloat16": {"linear": _bfloat16("linear"), "parts": _bfloat16("parts"), "column": _bfloat16("column"), "widened": _bfloat16_widened},
     "int8": {"packed": _int8_packed, "widened": _int8_widened},
 }
+# those that gain something when there are many rows
+FOR_MANY: dict[str | None, tuple[str, ...]] = {None: ("linear", "onednn", "reordered"), "bfloat16": ("linear", "widened"), "int8": ("widened",)}
+
+
+def _usable(form: str, product: "Product") -> bool:
+    W = product.W
+    if form in ("onednn", "reordered"):
+        return takes(W)
+    if form == "packed":  # its kernel reads beyond the end of a matrix of another width
+        return _int8_kernel is not None and W.device.type == "cpu" and W.dtype != torch.float64 and W.shape[1] % 32 == 0
+    return form == "widened" or product.stored is None or W.dtype != torch.float64
 
 
 # The choice
@@ -167,14 +194,14 @@ def forget() -> None:
 
 
 class Product:
-    """X ↦ XW + 1b, in one form for a single row, in another for a few, and in torch's own for many. `stored` is the number format of W."""
+    """X ↦ XW + 1b, in a form that depends on the number of rows. `stored` is the number format of W."""
 
     def __init__(self, W: Matrix, b: Bias, stored: str | None) -> None:
         self.W, self.b, self.stored = W, b, stored
         self.kept: Any = W.bfloat16() if stored == "bfloat16" else quantized(W) if stored == "int8" else W
         self.made: dict[str, Rows] = {}
         plain = "widened" if stored == "int8" or (stored and W.dtype == torch.float64) else "linear"
-        self.one = self.few = self.many = self.form(plain)
+        self.chosen = [self.form(plain)] * len(TRIED)
 
     def form(self, name: str) -> Rows:
         """The product in the form of that name."""
@@ -183,16 +210,21 @@ class Product:
         return self.made[name]
 
     def __call__(self, X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
-        n = X.shape[0]  # quicker than len(X)
-        return self.one(X) if n == 1 else self.few(X) if n <= FEW else self.many(X)
+        return self.chosen[_kind(X.shape[0])](X)
+
+
+def _kind(rows: int) -> int:
+    """The place in TRIED of so many rows."""
+    return (rows > UP_TO[0]) + (rows > UP_TO[1]) + (rows > UP_TO[2])
 
 
 class Products:
     """The products of one model. `form` is "auto", which tries the forms, or the name of one for all; `weights` is the number format of the matrices.
 
-    "auto" tries on a processor, for up to FEW rows, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order
-    of a step, so that these come from memory, and each shape gets the form with the shortest time. Up to rounding all forms are equal. In float32,
-    when two tokens are nearly tied, another form may write another token: to get the same text again, name a form. ValueError for an unknown name.
+    "auto" tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step, so that
+    these come from memory, and each shape gets the form with the shortest time, for one row, up to four, up to sixteen, and more. Up to rounding all
+    forms are equal. In float32, when two tokens are nearly tied, another form may write another token: to get the same text again, name a form.
+    ValueError for an unknown name.
     """
 
     def __init__(self, form: str = "auto", weights: str | None = None) -> None:
@@ -200,54 +232,54 @@ class Products:
         expects_one_of("products", form, ("auto", *STORED[weights]))
         self.fixed, self.weights = form, weights
         self.all: list[Product] = []
-        self.choices: dict[tuple[int, int, str], Choice] = {}  # (in, out, "one" or "few")
+        self.choices: dict[tuple[int, int, int], Choice] = {}  # (in, out, rows with which the forms were tried)
 
     def add(self, W: Float[Tensor, "out in"], b: Bias = None, keep: bool = False) -> Product:
         """The product with this matrix, (out, in); with `keep`, the matrix stays in its own number format."""
         made = Product(W, b, None if keep else self.weights)
         if self.fixed in STORED[made.stored]:
-            usable = self.fixed in self._forms(made)
+            usable = self.fixed in self._forms(made, 1)
             expects(usable, "products", repr(self.fixed), f"a form for {str(W.dtype).removeprefix('torch.')} on {W.device.type}")
-            made.one = made.few = made.form(self.fixed)
+            for kind, rows in enumerate(TRIED):
+                if self.fixed in self._forms(made, rows):
+                    made.chosen[kind] = made.form(self.fixed)
         self.all.append(made)
         return made
 
-    def prepare(self, rows: int) -> None:
-        """Give each product its form for this many rows."""
+    def prepare(self, rows: int, once: int = 0) -> None:
+        """Give each product its form for this many rows; also for `once` rows, which are multiplied a single time, if that takes longer than a trial."""
+        if once >= WORTHWHILE:
+            self.prepare(once)
         size = sum(product.W.nbytes for product in self.all)
         on_processor = all(product.W.device.type == "cpu" for product in self.all)
-        if self.fixed != "auto" or rows > FEW or size <= SMALL or not on_processor:
+        if self.fixed != "auto" or size <= SMALL or not on_processor:
             return
-        kind = "one" if rows == 1 else "few"
-        key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, kind, torch.get_num_threads(), size <= COPIED)
+        kind = _kind(rows)
+        rows = TRIED[kind]
+        here = rows, torch.get_num_threads(), onednn_available(), size <= COPIED
+        key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, *here)
         shapes = frozenset(map(key, self.all))
         if shapes not in _found:
-            _found[shapes] = _tried([(key(product), product, self._forms(product)) for product in self.all], min(rows, 4))
+            _found[shapes] = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
         for product in self.all:
             choice = _found[shapes][key(product)]
-            setattr(product, kind, product.form(choice.form))
-            self.choices[product.W.shape[1], product.W.shape[0], kind] = choice
+            product.chosen[kind] = product.form(choice.form)
+            self.choices[product.W.shape[1], product.W.shape[0], rows] = choice
 
-    def _forms(self, product: Product) -> list[str]:
-        """The forms that can be used here."""
-        names, W = list(STORED[product.stored]), product.W
-        unusable: set[str] = set()
-        kernel = _int8_kernel is not None and W.device.type == "cpu" and W.shape[1] % 32 == 0  # of another width it reads beyond the end
-        if product.stored == "int8" and (W.dtype == torch.float64 or not kernel):
-            unusable.add("packed")
-        if product.stored == "bfloat16" and W.dtype == torch.float64:
-            unusable |= set(names) - {"widened"}
-        if self.fixed == "auto" and sum(other.W.nbytes for other in self.all) > COPIED:
-            unusable.add("in_out")
-        return [name for name in names if name not in unusable]
+    def _forms(self, product: Product, rows: int) -> list[str]:
+        """The forms that can be used here for so many rows."""
+        large = self.fixed == "auto" and product.stored is None and sum(other.W.nbytes for other in self.all) > COPIED
+        names = FOR_MANY[product.stored] if rows > UP_TO[-1] else STORED[product.stored]
+        return [name for name in names if _usable(name, product) and not (large and name in COPIES)]
 
     def __str__(self) -> str:
         if not self.choices:
             return f"products: {self.fixed if self.fixed != 'auto' else 'linear, nothing was tried'}"
         lines = []
-        for (d, out, kind), choice in self.choices.items():
+        for (d, out, rows), choice in self.choices.items():
             times = ", ".join(f"{name} {took:.3f}" for name, took in sorted(choice.milliseconds.items(), key=lambda pair: pair[1]))
-            lines.append(f"{d} × {out}, {'one row' if kind == 'one' else 'a few rows'}: {choice.form} (ms: {times})")
+            kind = "1 row" if rows == 1 else f"up to {rows} rows" if rows in UP_TO else "more rows"
+            lines.append(f"{d} × {out}, {kind}: {choice.form} (ms: {times})")
         return "\n".join(lines)
 
 

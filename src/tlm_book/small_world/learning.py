@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tlm_book.checks import expects, expects_numbers, expects_positive, expects_whole
 from tlm_book.files import free_folder
 from tlm_book.loss import shift
+from tlm_book.onednn import quick_products
 from tlm_book.small_world.judging import rightly_answered
 from tlm_book.small_world.lessons import (
     COPY,
@@ -184,7 +185,8 @@ class _Course:
                 self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]), self.train_config())
             loss = self.recorded[tokens.shape](read, tokens, weights)[0]
         else:
-            loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
+            with quick_products(self.trained):
+                loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
         self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
         self.seconds += time.perf_counter() - begun
         return loss

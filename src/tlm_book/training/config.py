@@ -18,6 +18,7 @@ from tlm_book.checks import (
     plain_fields,
     with_suggestions,
 )
+from tlm_book.onednn import LIBRARIES
 from tlm_book.transformer_lm import Config
 
 __all__ = ["PRESETS_RATE", "Size", "TrainConfig", "essays_model", "fit_size", "model_for", "pairs_of", "plan", "recipe", "sizes_up_to"]
@@ -42,6 +43,7 @@ class TrainConfig:
     validation            fraction of the documents that is held out
     dtype                 "float32", or "bfloat16" for matrix products, and the rows between the blocks, in that type (autocast)
     grad_accum_steps      number of parts of a batch, which are processed one after another
+    products              "auto": products of matrices by the quicker of torch's two libraries for a CPU, after a trial; "linear" or "onednn": by one of them
     activation_checkpointing, compile    save memory (intermediate results of a block are recomputed); save time (torch.compile)
     replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way
 
@@ -62,6 +64,7 @@ class TrainConfig:
     eval_every: int = 100
     validation: float = 0.1
     dtype: str = "float32"
+    products: str = "auto"
     grad_accum_steps: int = 1
     activation_checkpointing: bool = False
     compile: bool = False
@@ -88,6 +91,7 @@ class TrainConfig:
         ):
             expects(right, name, getattr(self, name), wants)
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
+        expects_one_of("products", self.products, LIBRARIES)
         expects_one_of("schedule", self.schedule, ("cosine", "linear"))
 
     def steps_at(self, step: int) -> int:

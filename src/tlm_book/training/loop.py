@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
+from tlm_book.onednn import quick_products
 from tlm_book.training.checkpoint import InMemory, OnDisk
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
@@ -274,6 +275,7 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
+        stack.enter_context(quick_products(model, config.products))
         take = StepTaker(model, optimizer)
         steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
         steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
