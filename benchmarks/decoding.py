@@ -130,15 +130,17 @@ def fewer_bits(name: str, options: object) -> list[dict[str, object]]:
 
 
 def forms(name: str, options: object) -> list[dict[str, object]]:
-    """The forms that were tried for the products of one row, and the one that was chosen."""
+    """The forms that were tried for the products of a row of one text and of several, and the ones that were chosen."""
     ours, _ = models(SIZES[name], "gelu_new", options.device)
     forget()
-    cached = CachedModel(ours)
-    cached.read(torch.randint(SIZES[name]["vocab_size"], (1, PROMPT), device=options.device))
-    return [
-        {"matrix": f"{d} × {out}", "size": name} | {form: round(choice.milliseconds[form], 3) for form in FORMS if form in choice.milliseconds} | {"chosen": choice.form}
-        for (d, out, _), choice in cached.products.choices.items()
-    ]
+    rows = []
+    for B in BATCHES:
+        products = CachedModel(ours).products
+        products.prepare(B)
+        for (d, out, _), choice in products.choices.items():
+            took = {form: round(choice.milliseconds[form], 3) for form in FORMS if form in choice.milliseconds}
+            rows.append({"texts": B, "matrix": f"{d} × {out}"} | dict.fromkeys(FORMS) | took | {"chosen": choice.form})
+    return rows
 
 
 def cost(name: str, options: object) -> dict[str, object]:
@@ -188,7 +190,7 @@ def page(entries: harness.Entries) -> str:
 def said(report: harness.Report, alone: bool) -> str:
     text = "" if alone else f"One text, all figures.\n\n{harness.table(report['writing'])}\n\n"
     if report.get("forms"):
-        text += f"Milliseconds of one product of a row, from memory, in each form.\n\n{harness.table(report['forms'])}\n\n"
+        text += f"Milliseconds of one product of a row of each text at L, from memory, in each form.\n\n{harness.table(report['forms'])}\n\n"
     text += f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n"
     return text + f"Medians of {report['rounds']} rounds, with quartiles; {harness.about(report['machine'])}."
 

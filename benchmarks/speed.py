@@ -9,7 +9,7 @@ weights and, before anything is timed, must give the same loss. The runs alterna
 
 Sizes: S (4 layers, 4 heads, d 128, n 128, batch 16, V 512), L (6 layers, 8 heads, d 512, n 256, batch 4, V 8192) and, with
 `--device cuda`, GPT-2 124M (n 1024, bfloat16, compiled). Then: from the plain version to the fast one, step by step; the share of the
-processor's speed in products of matrices; bfloat16; the loss in chunks. Writes speed.json, speed.md and speed.svg.
+processor's speed in products of matrices, and that of torch's two libraries; bfloat16; the loss in chunks. Writes speed.json, speed.md and speed.svg.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import functools
 import importlib.util
 import io
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.loss import chunked_loss, shift, weighted_loss
-from tlm_book.onednn import quick_linear, quick_products
+from tlm_book.onednn import onednn_available, quick_linear, quick_products
 from tlm_book.operators import causal_mask
 from tlm_book.training import TrainConfig, optimizer_for
 from tlm_book.training.recorded import StepTaker
@@ -374,12 +375,27 @@ def step_by_step(name: str, options: argparse.Namespace) -> dict[str, Timing]:
 # Shares, formats, chunks
 
 
-def peak_speed(device: str, dtype: torch.dtype) -> float:
+def peak_speed(device: str, dtype: torch.dtype, library: str = "auto") -> float:
     """Operations a second that a large product of matrices reaches here, the best of several."""
     k = 8192 if device.startswith("cuda") else 2048
     A, B = (torch.randn(k, k, device=device, dtype=dtype) for _ in range(2))
-    times = harness.side_by_side({"product": lambda: quick_linear(A, B)}, 8, device=device)["product"]
+    times = harness.side_by_side({"product": lambda: quick_linear(A, B, form=library)}, 8, device=device)["product"]
     return 2 * k**3 / min(times.wall)
+
+
+NARROW = {"ONEDNN_MAX_CPU_ISA": "AVX2"}  # with which oneDNN uses registers of 256 bits
+
+
+def libraries(options: argparse.Namespace) -> dict[str, float] | None:
+    """Operations a second of torch's two libraries, each in a process of its own; None on a GPU, or where there is only one."""
+    if options.device != "cpu" or not onednn_available():
+        return None
+    runs = {"linear": ("linear", {}), "onednn": ("onednn", {}), "onednn, 256 bits": ("onednn", NARROW)}
+    child = lambda library: [sys.executable, __file__, "--device", "cpu", "--peak", library]
+    return {
+        name: float(subprocess.run(child(library), env=os.environ | more, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        for name, (library, more) in runs.items()
+    }
 
 
 def bfloat16(options: argparse.Namespace) -> dict[str, Timing] | None:
@@ -490,7 +506,7 @@ def page(entries: harness.Entries) -> str:
 def said(report: harness.Report) -> str:
     """What is said of one machine, in sentences."""
     clock = f"Medians of alternating runs, ± half the distance of the quartiles; {harness.about(report['machine'])}."
-    return "\n\n".join(part for part in (report["share"], report["bfloat16"], report["chunks"], clock) if part)
+    return "\n\n".join(part for part in (report["share"], report.get("libraries"), report["bfloat16"], report["chunks"], clock) if part)
 
 
 def chunk_line(found: dict) -> str:
@@ -498,6 +514,16 @@ def chunk_line(found: dict) -> str:
     return (
         f"The loss and its gradients for 4,096 positions of width 768 and the vocabulary of GPT-2 (50,257): {plain:,.0f} MB and {found['times']['plain'].ms()} ms plain, "
         f"{chunked:,.0f} MB and {found['times']['chunks'].ms()} ms in chunks of 512: {chunked / plain:.2f} of the memory, {1 / found['ratio'].median:.2f} of the time."
+    )
+
+
+def library_line(found: dict[str, float] | None) -> str:
+    if found is None:
+        return ""
+    usual, other, narrow = (f"{speed / 1e9:,.0f}" for speed in found.values())
+    return (
+        f"One large product in float32: {usual} billion operations a second with the library that torch takes, {other} with oneDNN "
+        f"({found['onednn'] / found['linear']:.2f} times as many), {narrow} with oneDNN if it may not use registers of more than 256 bits."
     )
 
 
@@ -530,9 +556,12 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, help="S and L; on a GPU GPT-2 124M as well")
     parser.add_argument("--only", nargs="+", choices=("side", "steps", "bfloat16", "chunks"), default=("side", "steps", "bfloat16", "chunks"))
     parser.add_argument("--memory", choices=LOSSES, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", choices=("linear", "onednn"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         return print(loss_memory(options.memory, options.device))
+    if options.peak:
+        return print(peak_speed(options.device, torch.float32, options.peak))
     if options.write:
         return harness.rewrite(options.out, "speed", page, draw_ratios, draw_steps)
     if options.nanogpt and not (options.nanogpt / "model.py").is_file():
@@ -553,7 +582,7 @@ def main() -> None:
     found = chunks(options) if "chunks" in options.only else None
     report = {
         "machine": machine, "dtype": "float32" + " (GPT-2 124M: bfloat16)" * cuda, "sizes": {name: vars(SIZES[name]) for name in names}, "runs": rows,
-        "side": side_table(rows), "share": "\n\n".join(texts), "steps": step_table(steps) if steps else [],
+        "side": side_table(rows), "share": "\n\n".join(texts), "libraries": library_line(libraries(options)), "steps": step_table(steps) if steps else [],
         "step_times": {size: {step: time.json() for step, time in times.items()} for size, times in steps.items()},
         "bfloat16": bfloat16_line(bfloat16(options)) if "bfloat16" in options.only else "", "chunks": chunk_line(found) if found else "",
     }  # fmt: skip

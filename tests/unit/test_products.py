@@ -150,7 +150,17 @@ def test_the_quickest_form_is_chosen_and_remembered(slow, monkeypatch):
     second.prepare(3, once=room.WORTHWHILE)
     assert set(second.choices[16, 24, 64].milliseconds) == {"linear", "onednn", "reordered"} and second.choices[16, 24, 64].form == "linear"
     assert [line.split(":")[0] for line in str(second).splitlines()[::2]] == ["16 × 24, 1 row", "16 × 24, up to 4 rows", "16 × 24, more rows"]
-    costs |= {"column": 0.9}
+    costs |= {"in_out": 0.88}
+    room.forget()
+    copied = Products()
+    copied.add(*drawn((24, 16), torch.float32, True))
+    copied.prepare(1)
+    assert copied.choices[16, 24, 1].form == "parts"  # what a copy gains is too little
+    costs |= {"in_out": 0.86}
+    room.forget()
+    copied.prepare(1)
+    assert copied.choices[16, 24, 1].form == "in_out"
+    costs |= {"column": 0.6}
     room.forget()
     third = Products()
     third.add(*drawn((24, 16), torch.float32, True))

@@ -40,6 +40,7 @@ COPIED = 2**27  # bytes of all matrices together up to which a copy in another o
 SAMPLE = 2**26  # bytes that a trial reads, more than caches hold, for a form that is quick there may be slow in memory
 ROUNDS = 3
 PATIENCE = 0.1  # seconds after which no further round begins
+WORTH_A_COPY = 1.15  # times as quick must a form be that copies the matrix, since each new model copies anew
 HOPELESS = 3.0  # times as long as the best: not tried again
 
 
@@ -173,7 +174,8 @@ def _usable(form: str, product: "Product") -> bool:
 
 @dataclass(frozen=True)
 class Choice:
-    """The form chosen for the products of one shape, and the milliseconds that each form took for one product (empty if nothing was tried)."""
+    """The form chosen for the products of one shape, and the milliseconds that each form took for one product (empty if nothing was tried). The
+    quickest is chosen; one that copies the matrix only if it is clearly quicker."""
 
     form: str
     milliseconds: dict[str, float] = field(default_factory=dict)
@@ -324,4 +326,4 @@ def _least_times(made: Sequence[tuple[Key, int, Rows]], inputs: dict[int, Tensor
 
 def _choice(key: Key, seconds: dict[tuple[Key, str], float]) -> Choice:
     times = {name: 1e3 * took for (other, name), took in seconds.items() if other == key}
-    return Choice(min(times, key=lambda name: times[name]), times)
+    return Choice(min(times, key=lambda name: times[name] * (WORTH_A_COPY if name in COPIES else 1)), times)
