@@ -11,6 +11,7 @@ But some processors are twice as fast with oneDNN in float32, too: MKL does not 
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -33,9 +34,24 @@ ROUNDS = 5
 
 
 def onednn_available() -> bool:
-    """Whether this torch has oneDNN's product, and it is switched on (`torch.backends.mkldnn`)."""
-    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return there and bool(torch.backends.mkldnn.enabled)
+    """Whether this torch has oneDNN's products, they are right, and they are switched on (`torch.backends.mkldnn`)."""
+    return torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled) and _works()
+
+
+@cache
+def _works() -> bool:
+    """Whether the products of small whole numbers, with the matrix in either order of memory, are what they should be."""
+    X, W, b = _counted(3, 4), _counted(5, 4), _counted(5)
+    try:
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
+            return all(torch.equal(onednn_product(X, V, b), X @ W.T + b) for V in (W, W.T.contiguous().T, reordered(W, 16)))
+    except (AttributeError, RuntimeError, NotImplementedError, TypeError):
+        return False  # no such operation in this torch, or not for this processor
+
+
+def _counted(*shape: int, most: int = 100) -> Tensor:
+    """The numbers 0, 1, … in float32 on the CPU, whatever the usual kind of a tensor is; beginning again at `most`."""
+    return (torch.arange(math.prod(shape), device="cpu") % most).to(torch.float32).view(shape)
 
 
 def takes(W: Shaped[Tensor, "out in"]) -> bool:
@@ -95,8 +111,8 @@ def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: F
 @cache
 def _quicker(threads: int) -> str:
     """Which of the two is quicker for a product and its gradients; their results are whole numbers, and must be right."""
-    with torch.inference_mode(False), torch.enable_grad():
-        A, B, G = ((torch.arange(512 * 512) % k - 1.0).view(512, 512).requires_grad_() for k in (3, 5, 7))
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        A, B, G = ((_counted(512, 512, most=k) - 1).requires_grad_() for k in (3, 5, 7))
         takes: dict[str, Callable[..., Tensor]] = {"linear": F.linear, "onednn": onednn_linear}
         seconds: dict[str, list[float]] = {name: [] for name in takes}
         gradients = {}

@@ -1,5 +1,6 @@
 """oneDNN's products are torch's, with their gradients; layers use them only where it was asked, and no longer than it was asked."""
 
+import contextlib
 import copy
 import subprocess
 import sys
@@ -185,6 +186,25 @@ def test_what_is_wrong_is_named(monkeypatch):
         pass
 
 
+@pytest.mark.parametrize("wrong", ["missing", "failing", "false"])
+def test_a_library_that_does_not_work_is_not_there(wrong, monkeypatch):
+    def replaced(X, W, b=None):
+        if wrong == "missing":
+            return torch.ops.mkldnn.no_such_operation(X, W)
+        if wrong == "failing":
+            raise RuntimeError("could not create a primitive")
+        return X @ W.T + 1
+
+    onednn._works.cache_clear()
+    try:
+        assert onednn.onednn_available()
+        onednn._works.cache_clear()
+        monkeypatch.setattr(onednn, "onednn_product", replaced)
+        assert not onednn.onednn_available() and not onednn.takes(torch.ones(2, 2))
+    finally:
+        onednn._works.cache_clear()
+
+
 # The choice
 
 
@@ -225,12 +245,23 @@ def test_a_library_that_is_wrong_is_not_taken(clock, monkeypatch):
 
 def test_the_choice_can_be_made_anywhere(clock):
     clock["onednn"] = 0.1
-    for context in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+    for context in (torch.no_grad, torch.inference_mode, torch.enable_grad, lambda: torch.device("meta"), lambda: torch.autocast("cpu", torch.bfloat16), doubles):
         onednn._quicker.cache_clear()
+        onednn._works.cache_clear()
         state = torch.get_rng_state()
         with context():
-            assert onednn.quicker() == "onednn"
+            assert onednn.onednn_available() and onednn.quicker() == "onednn"
         assert torch.equal(torch.get_rng_state(), state)
+
+
+@contextlib.contextmanager
+def doubles():
+    """A context in which tensors are of type float64, unless another is asked for."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 # Training

@@ -237,7 +237,8 @@ def train(
     cell, or into the SVG file that it names. Each of the `observers` is called after
     every step as `observer(log, config)`; if it returns settings with another number of
     steps, the run continues with these. The same arguments give the same weights on the
-    same CPU. No global state is changed: torch's random generators are as before.
+    same CPU, with the same library for products (`products="auto"` tries which is
+    quicker). No global state is changed: torch's random generators are as before.
 
     ValueError if a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or belongs to another run; OSError if one cannot
