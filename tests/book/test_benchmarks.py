@@ -195,6 +195,9 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     (row,) = (row for row in report["steps"] if row["step"] == "products by the quicker library")
     small, large = (1 / float(row[f"{size}: gain"].split()[0]) for size in ("S", "L"))
     assert f"a step there takes {large:.1f} to {small:.1f} times as long" in prose
+    beside = [float(row["theirs / ours"].split()[0]) for row in report["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"on an AMD EPYC a step is {min(beside):.1f} to {max(beside):.1f} times as fast as nanoGPT's" in readme
     takes = [1 / float(row["theirs / ours"].split()[0]) for entry in entries.values() for row in entry["side"] if row["what"] == "training step"]
     assert f"our step takes {min(takes):.1f} to {max(takes):.0f} times as long as theirs" in prose_of("transformer_lm")
 
