@@ -35,7 +35,7 @@ from tlm_book.loss import chunked_loss, shift, weighted_loss
 from tlm_book.onednn import onednn_available, quick_linear, quick_products
 from tlm_book.operators import causal_mask
 from tlm_book.training import TrainConfig, optimizer_for
-from tlm_book.training.recorded import StepTaker
+from tlm_book.training.recorded import StepTaker, library_for
 from tlm_book.transformer_lm import Config, TransformerLM
 
 
@@ -108,18 +108,15 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
     if compiled:
         model.compile()
     settings = TrainConfig(lr=SETTINGS.lr, dtype=dtype, compile=compiled)
-    take = StepTaker(model, optimizer_for(model, settings))
+    library = library_for(settings, x.device)
+    take = StepTaker(model, optimizer_for(model, settings), library)
     loss = autocast(lambda x, y: weighted_loss(model(x), y), dtype)
 
     def quick_loss(x: Tensor, y: Tensor) -> Tensor:
-        with quick_products(model):
+        with quick_products(model, library):
             return loss(x, y)
 
-    def step() -> None:
-        with quick_products(model):
-            take(shift(y), y, settings)
-
-    return Player(model, quick_loss, step)
+    return Player(model, quick_loss, lambda: take(shift(y), y, settings))
 
 
 def nanogpt(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, folder: Path) -> Player:
@@ -379,7 +376,7 @@ def peak_speed(device: str, dtype: torch.dtype, library: str = "auto") -> float:
     """Operations a second that a large product of matrices reaches here, the best of several."""
     k = 8192 if device.startswith("cuda") else 2048
     A, B = (torch.randn(k, k, device=device, dtype=dtype) for _ in range(2))
-    times = harness.side_by_side({"product": lambda: quick_linear(A, B, form=library)}, 8, device=device)["product"]
+    times = harness.side_by_side({"product": lambda: quick_linear(A, B, library=library)}, 8, device=device)["product"]
     return 2 * k**3 / min(times.wall)
 
 

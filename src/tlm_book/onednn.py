@@ -1,7 +1,7 @@
 """Products of many rows in single precision by the quicker of torch's two libraries.
 
-On a processor torch has two libraries for products of matrices. It takes MKL (or another BLAS) for float32, oneDNN for bfloat16 and convolutions.
-But some processors are twice as fast with oneDNN in float32, too: MKL does not use all that they can do. So both are tried, once.
+On a CPU torch has two libraries for products of matrices. It takes MKL (or another BLAS) for float32, oneDNN for bfloat16 and convolutions.
+But on some processors oneDNN is twice as quick in float32, too. So both are tried.
 
     with quick_products(model):           # for the linear layers of any model, on a CPU
         loss = weighted_loss(model(shift(x)), x)
@@ -11,10 +11,11 @@ But some processors are twice as fast with oneDNN in float32, too: MKL does not 
 """
 
 import contextlib
+import copyreg
 import math
 import time
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,28 +26,36 @@ from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of
 
-__all__ = ["LIBRARIES", "onednn_available", "onednn_linear", "onednn_product", "quick_linear", "quick_products", "quicker", "reordered", "takes"]
+__all__ = ["LIBRARIES", "can_multiply", "onednn_available", "onednn_linear", "onednn_product", "padded", "quick_linear", "quick_products", "quicker_library", "reordered"]
 
 LIBRARIES = ("auto", "linear", "onednn")
-SMALL = 2**22  # multiplications; below, starting oneDNN takes longer than it saves
-MARGIN = 1.2  # so many times as quick must oneDNN be, so that the choice does not depend on what else the machine does
-ROUNDS = 5
+SMALL, FEW = 2**23, 128  # multiplications, and rows: with fewer of either, oneDNN gains nothing
+MARGIN = 1.2  # so many times as quick must oneDNN be
+ROUNDS = 30
+
+
+# oneDNN's product
 
 
 def onednn_available() -> bool:
     """Whether this torch has oneDNN's products, they are right, and they are switched on (`torch.backends.mkldnn`)."""
-    return torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled) and _works()
-
-
-@cache
-def _works() -> bool:
-    """Whether the products of small whole numbers, with the matrix in either order of memory, are what they should be."""
-    X, W, b = _counted(3, 4), _counted(5, 4), _counted(5)
+    if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
+        return False
     try:
-        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
-            return all(torch.equal(onednn_product(X, V, b), X @ W.T + b) for V in (W, W.T.contiguous().T, reordered(W, 16)))
-    except (AttributeError, RuntimeError, NotImplementedError, TypeError):
+        return _proved()
+    except (AttributeError, RuntimeError, TypeError):
         return False  # no such operation in this torch, or not for this processor
+
+
+@cache  # of a success: an error is not kept
+def _proved() -> bool:
+    """Multiply small whole numbers, by a matrix in either order of memory and by a copy. RuntimeError for a wrong product."""
+    X, W, b = _counted(3, 4), _counted(5, 4), _counted(5)
+    with torch.inference_mode(), torch.autocast("cpu", enabled=False):
+        for V in (W, W.T.contiguous().T, reordered(W, 16)):
+            if not torch.equal(onednn_product(X, V, b), X @ W.T + b):
+                raise RuntimeError("oneDNN multiplies wrongly")
+    return True
 
 
 def _counted(*shape: int, most: int = 100) -> Tensor:
@@ -54,15 +63,15 @@ def _counted(*shape: int, most: int = 100) -> Tensor:
     return (torch.arange(math.prod(shape), device="cpu") % most).to(torch.float32).view(shape)
 
 
-def takes(W: Shaped[Tensor, "out in"]) -> bool:
+def can_multiply(W: Shaped[Tensor, "..."]) -> bool:
     """Whether `onednn_product` can multiply by this matrix: in float32, on a CPU, where oneDNN is available."""
-    return W.dtype == torch.float32 and W.device.type == "cpu" and onednn_available()
+    return W.dtype == torch.float32 and W.device.type == "cpu" and W.layout == torch.strided and W.dim() == 2 and onednn_available()
 
 
 def onednn_product(X: Float[Tensor, "rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "rows out"]:
     """XW' + 1b by oneDNN, without a gradient; for float32 on a CPU. W may be `reordered`."""
-    multiply: Any = torch.ops.mkldnn._linear_pointwise  # what torch.compile calls, too
-    found: Tensor = multiply(X, W, b, "none", [], "")
+    multiply: Any = torch.ops.mkldnn._linear_pointwise  # torch.compile calls it, too, but cannot compile a call of it
+    found: Tensor = multiply(X, W, None if b is None else b.contiguous(), "none", [], "")
     return found
 
 
@@ -73,23 +82,35 @@ def reordered(W: Float[Tensor, "out in"], rows: int) -> Shaped[Tensor, "out in"]
     return copy
 
 
+def padded(X: Float[Tensor, "rows in"]) -> Float[Tensor, "more in"]:
+    """X with rows of zeros at its end, so that there are few different numbers of rows: for each one oneDNN keeps half a megabyte of code.
+
+    >>> [len(padded(torch.ones(n, 1))) for n in (16, 17, 128, 129, 1024, 1025)]
+    [16, 32, 128, 160, 1024, 1280]
+    """
+    n = len(X)
+    if n <= 16:
+        return X
+    missing = -n % max(16, 2 ** ((n - 1).bit_length() - 3))
+    return F.pad(X, (0, 0, 0, missing)) if missing else X
+
+
 class _Linear(torch.autograd.Function):
     """XW' + 1b by oneDNN, with its gradients: for a gradient G of the result, GW, G'X and 1'G."""
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        ctx.save_for_backward(X, W)
-        return onednn_product(X.flatten(0, -2), W, b).unflatten(0, X.shape[:-1])
+        of_X, of_W, _ = ctx.needs_input_grad
+        ctx.save_for_backward(X if of_W else None, W if of_X else None)
+        return onednn_product(X, W, b)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
         X, W = ctx.saved_tensors
-        of_X, of_W, of_b = ctx.needs_input_grad
-        g, x = G.flatten(0, -2), X.flatten(0, -2)
-        dX = onednn_product(g, W.T).view(X.shape) if of_X else None
-        dW = _transposed_product(g, x) if of_W else None
-        return dX, dW, g.sum(0) if of_b else None
+        dX = None if W is None else onednn_product(G, W.T)
+        dW = None if X is None else _transposed_product(G, X)
+        return dX, dW, G.sum(0) if ctx.needs_input_grad[2] else None
 
 
 def _transposed_product(G: Float[Tensor, "rows out"], X: Float[Tensor, "rows in"]) -> Float[Tensor, "out in"]:
@@ -100,72 +121,93 @@ def _transposed_product(G: Float[Tensor, "rows out"], X: Float[Tensor, "rows in"
 
 
 def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "*rows out"]:
-    """XW' + 1b, as torch's `linear`, by oneDNN, with first derivatives; for float32 on a CPU."""
-    found: Tensor = _Linear.apply(X, W, b)
-    return found
+    """XW' + 1b, as torch's `linear`, by oneDNN, for at least one row in float32 on a CPU. Gradients can be taken once, backwards."""
+    rows = X.flatten(0, -2)
+    found: Tensor = _Linear.apply(padded(rows), W, b)
+    return found[: len(rows)].view(*X.shape[:-1], len(W))
 
 
 # The choice
 
 
 @cache
-def _quicker(threads: int) -> str:
+def _tried(threads: int) -> str:
     """Which of the two is quicker for a product and its gradients; their results are whole numbers, and must be right."""
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        A, B, G = ((_counted(512, 512, most=k) - 1).requires_grad_() for k in (3, 5, 7))
-        takes: dict[str, Callable[..., Tensor]] = {"linear": F.linear, "onednn": onednn_linear}
-        seconds: dict[str, list[float]] = {name: [] for name in takes}
-        gradients = {}
-        for _ in range(1 + ROUNDS):  # the first warms up
-            for name, take in takes.items():
+    plain = torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False)
+    seconds: dict[str, float] = {}
+    gradients = {}
+    with plain[0], plain[1], plain[2], torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        A, B, G = ((_counted(256, 256, most=k) - 1).requires_grad_() for k in (3, 5, 7))
+        ways: dict[str, Callable[..., Tensor]] = {"linear": F.linear, "onednn": onednn_linear}
+        for round_ in range(1 + ROUNDS):  # the first warms up
+            for name, way in ways.items():
                 begun = time.perf_counter()
-                gradients[name] = torch.autograd.grad(take(A, B), (A, B), G)
-                seconds[name].append(time.perf_counter() - begun)
+                gradients[name] = torch.autograd.grad(way(A, B), (A, B), G)
+                took = time.perf_counter() - begun
+                seconds[name] = min(took, seconds[name]) if round_ > 1 else took
     right = all(map(torch.equal, gradients["linear"], gradients["onednn"]))
-    least = {name: min(took[1:]) for name, took in seconds.items()}
-    return "onednn" if right and least["onednn"] * MARGIN < least["linear"] else "linear"
+    return "onednn" if right and seconds["onednn"] * MARGIN < seconds["linear"] else "linear"
 
 
-def quicker() -> str:
-    """Which form "auto" takes here: "onednn" if it is at least MARGIN times as quick as "linear"; tried once for each number of threads."""
-    return _quicker(torch.get_num_threads()) if onednn_available() else "linear"
-
-
-@contextlib.contextmanager
-def quick_products(model: nn.Module, form: str = "auto") -> Iterator[None]:
-    """A context in which the linear layers (`nn.Linear`) of this model multiply by the quicker library, also for their gradients.
-
-    For float32 on a CPU, and products large enough. `form`: "auto", which tries both, "onednn", or "linear", with which nothing changes. The
-    results are equal up to rounding; gradients can be taken once. Under autocast, in compiled code and in torch.func's transformations the
-    layers do as usual, and so do subclasses of `nn.Linear`. ValueError for an unknown form, and for "onednn" where torch lacks it.
+def quicker_library(library: str = "auto") -> str:
+    """The library that this choice means here: for "auto", "onednn" if it is at least MARGIN times as quick as "linear" in a trial of some
+    hundredths of a second, one for each number of threads. ValueError for an unknown name, and for "onednn" where torch lacks it.
     """
-    expects_one_of("products", form, LIBRARIES)
-    expects(form != "onednn" or onednn_available(), "products", repr(form), "a torch with oneDNN, or another form")
-    layers = [m for m in model.modules() if type(m) is nn.Linear and "forward" not in vars(m) and form != "linear" and takes(m.weight)]
-    for layer in layers:
-        layer.forward = partial(_forward, layer, form)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for layer in layers:
-            vars(layer).pop("forward", None)  # what the class says
-
-
-def _forward(layer: nn.Linear, form: str, X: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
-    return quick_linear(X, layer.weight, layer.bias, form)
+    expects_one_of("products", library, LIBRARIES)
+    expects(library != "onednn" or onednn_available(), "products", repr(library), "a torch with oneDNN, or another library")
+    if library != "auto":
+        return library
+    return _tried(torch.get_num_threads()) if onednn_available() else "linear"
 
 
 def quick_linear(
-    X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None, form: str = "auto"
+    X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None, library: str = "auto"
 ) -> Float[Tensor, "*rows out"]:
-    """XW' + 1b by the quicker library, as the layers of `quick_products` compute it; what does not suit is left to torch."""
-    large = X.numel() * len(W) >= SMALL
-    if large and not torch.compiler.is_compiling() and _suit(X, W) and (quicker() if form == "auto" else form) == "onednn":
+    """XW' + 1b by the quicker library, if it is large enough; what does not suit oneDNN is left to torch. Errors as in `quicker_library`."""
+    if _suit(X, W, b) and quicker_library(library) == "onednn":
         return onednn_linear(X, W, b)
     return F.linear(X, W, b)
 
 
-def _suit(X: Tensor, W: Tensor) -> bool:
-    plain = type(X) is Tensor and type(W) in (Tensor, nn.Parameter) and X.dim() >= 2 and X.dtype == W.dtype
+def _suit(X: Tensor, W: Tensor, b: Tensor | None) -> bool:
+    """Whether oneDNN can multiply, and gains something."""
+    if torch.compiler.is_compiling() or W.dim() != 2 or X.dim() < 2:
+        return False
+    d, entries = X.shape[-1], X.numel()
+    if entries * len(W) < SMALL or entries < FEW * d or W.shape[1] != d:
+        return False
+    kinds = {Tensor, nn.Parameter} >= {type(X), type(W), *(() if b is None else (type(b),))}
+    fits = X.dtype == W.dtype and X.device == W.device and X.layout == W.layout and not X.is_nested
+    of_bias = b is None or (b.dtype == W.dtype and b.device == W.device and b.shape == W.shape[:1])
     as_usual = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active()
-    return plain and takes(W) and not as_usual
+    return kinds and fits and of_bias and not as_usual and can_multiply(W)
+
+
+class _QuickLinear(nn.Linear):
+    """A linear layer that multiplies by oneDNN. Copies of it are plain linear layers."""
+
+    def forward(self, X: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        return quick_linear(X, self.weight, self.bias, "onednn")
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return copyreg._reconstructor, (nn.Linear, object, None), self.__dict__  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def quick_products(model: nn.Module, library: str = "auto") -> Iterator[None]:
+    """A context in which the linear layers of this model multiply by the quicker library, also for their gradients.
+
+    For float32 on a CPU, and products large enough. `library`: "auto", which tries both, "onednn", or "linear", with which nothing changes. The
+    results are equal up to rounding; gradients can be taken once, backwards. Under autocast, in compiled code and in torch.func's transformations
+    the layers do as usual, and so do subclasses of `nn.Linear`. The layers are of a class of their own meanwhile. Errors as in `quicker_library`.
+    """
+    quick = quicker_library(library) == "onednn"
+    layers = [layer for layer in model.modules() if quick and type(layer) is nn.Linear]
+    try:
+        for layer in layers:
+            layer.__class__ = _QuickLinear
+        yield
+    finally:
+        for layer in layers:
+            if type(layer) is _QuickLinear:
+                layer.__class__ = nn.Linear  # type: ignore[assignment]

@@ -23,7 +23,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of
-from tlm_book.onednn import onednn_available, onednn_product, reordered, takes
+from tlm_book.onednn import (
+    can_multiply,
+    onednn_available,
+    onednn_product,
+    padded,
+    reordered,
+)
 
 __all__ = ["Rows", "FORMS", "UP_TO", "Choice", "Product", "Products", "forget", "quantized"]
 
@@ -88,15 +94,23 @@ def _parts(W: Matrix, b: Bias) -> Rows:
 
 
 def _onednn(W: Matrix, b: Bias) -> Rows:
-    """The product of torch's other library (`tlm_book.onednn`), which has none in compiled code."""
-    plain = _linear(W, b)
-    return lambda X: plain(X) if torch.compiler.is_compiling() else onednn_product(X, W, b)
+    """The product of torch's other library (`tlm_book.onednn`); in compiled code, which cannot call it, the usual one."""
+    return _by_onednn(W, _linear(W, b), b)
 
 
 def _reordered(W: Matrix, b: Bias) -> Rows:
     """The same from a copy of the matrix in that library's own order."""
-    plain, copy = _linear(W, b), reordered(W, UP_TO[-1])
-    return lambda X: plain(X) if torch.compiler.is_compiling() else onednn_product(X, copy, b)
+    return _by_onednn(reordered(W, UP_TO[-1]), _linear(W, b), b)
+
+
+def _by_onednn(W: Matrix, usual: Rows, b: Bias) -> Rows:
+    def product(X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
+        if torch.compiler.is_compiling():
+            return usual(X)
+        Y, n = onednn_product(padded(X), W, b), X.shape[0]
+        return Y if Y.shape[0] == n else Y[:n]
+
+    return product
 
 
 # All of them are torch's: threads of a second library (numpy's) and of torch wait for each other, which no trial of single products shows.
@@ -163,7 +177,7 @@ FOR_MANY: dict[str | None, tuple[str, ...]] = {None: ("linear", "onednn", "reord
 def _usable(form: str, product: "Product") -> bool:
     W = product.W
     if form in ("onednn", "reordered"):
-        return takes(W)
+        return can_multiply(W)
     if form == "packed":  # its kernel reads beyond the end of a matrix of another width
         return _int8_kernel is not None and W.device.type == "cpu" and W.dtype != torch.float64 and W.shape[1] % 32 == 0
     return form == "widened" or product.stored is None or W.dtype != torch.float64

@@ -185,7 +185,7 @@ class _Course:
                 self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]), self.train_config())
             loss = self.recorded[tokens.shape](read, tokens, weights)[0]
         else:
-            with quick_products(self.trained):
+            with quick_products(self.trained, "auto" if self.trained is self.model else "linear"):  # a compiled one is left alone
                 loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
         self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
         self.seconds += time.perf_counter() - begun

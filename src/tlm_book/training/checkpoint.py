@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tlm_book.checks import expects, expects_positive
 from tlm_book.files import clear_parts, held, new_file, new_folder
+from tlm_book.onednn import onednn_available, quicker_library
 from tlm_book.training.config import TrainConfig, pairs_of
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.folder import load, own_weights, stored_weights
@@ -36,6 +37,7 @@ __all__ = [
     "read_checkpoint",
     "read_log",
     "read_notes",
+    "settled",
     "state_of",
     "write_checkpoint",
 ]
@@ -136,6 +138,23 @@ def read_notes(path: Path) -> dict[str, Any]:
     return notes
 
 
+FREE = ("products",)  # settings that may differ when a run is resumed
+
+
+def settled(config: TrainConfig, folder: str | os.PathLike[str] | None, dist: DistContext) -> TrainConfig:
+    """The settings with the library that "auto" means on a CPU, the same in all processes: that by which a run in this folder has multiplied so far
+    or, in a new run, the quicker one. ValueError for a library that is not there.
+    """
+    if dist.device.type != "cpu" or config.compile:
+        return config
+    library, last = config.products, checkpoints(folder)[-1:] if folder else []
+    if library == "auto" and last:
+        library = read_notes(last[0])["run"]["training"].get("products", "linear")  # once the only one
+        if library == "onednn" and not onednn_available():  # begun elsewhere
+            library = "linear"
+    return dataclasses.replace(config, products=dist.of_first(quicker_library(library)))
+
+
 def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
     """(step, tensors) of a checkpoint of this very run. The ValueError otherwise names what is broken, foreign or changed."""
     kinds = {"model": Config, "training": TrainConfig}
@@ -143,6 +162,8 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
     for part, fields in run.items():
         theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
         for name, value in fields.items():
+            if name in FREE:
+                continue
             same = _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
             expects(same, f"{part}.{name}", repr(value), begun)

@@ -45,6 +45,14 @@ class DistContext:
         distributed.all_reduce(total)
         return total.item() / self.world_size
 
+    def of_first(self, text: str) -> str:
+        """This text as the first process has it."""
+        if self.world_size == 1:
+            return text
+        texts = [text]
+        distributed.broadcast_object_list(texts, src=0)
+        return texts[0]
+
     def wait(self) -> None:
         """Wait until every process has reached this point."""
         if self.world_size > 1:

@@ -19,14 +19,13 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
-from tlm_book.onednn import quick_products
-from tlm_book.training.checkpoint import InMemory, OnDisk
+from tlm_book.training.checkpoint import InMemory, OnDisk, settled
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
 from tlm_book.training.folder import with_weights
 from tlm_book.training.interrupts import stop_signal
-from tlm_book.training.recorded import StepTaker
+from tlm_book.training.recorded import StepTaker, library_for
 from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
@@ -237,8 +236,8 @@ def train(
     cell, or into the SVG file that it names. Each of the `observers` is called after
     every step as `observer(log, config)`; if it returns settings with another number of
     steps, the run continues with these. The same arguments give the same weights on the
-    same CPU, with the same library for products (`products="auto"` tries which is
-    quicker). No global state is changed: torch's random generators are as before.
+    same CPU, with the same library for products (in a folder a run keeps its own).
+    No global state is changed: torch's random generators are as before.
 
     ValueError if a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or belongs to another run; OSError if one cannot
@@ -263,6 +262,8 @@ def train(
         stack.enter_context(keeper.alone())
         stack.enter_context(contextlib.closing(keeper))
         stack.enter_context(generators)
+        config = settled(config, folder, dist)
+        run["training"] = dataclasses.asdict(config)
         asked_to_stop = stack.enter_context(stop_signal(dist))
         torch.manual_seed(config.seed)  # of the initial weights
         whole = TransformerLM(model_config).to(dist.device).train()
@@ -276,8 +277,7 @@ def train(
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed)
 
-        stack.enter_context(quick_products(model, config.products))
-        take = StepTaker(model, optimizer)
+        take = StepTaker(model, optimizer, library_for(config, dist.device))
         steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
         steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
         test = partial(evaluate, model, validation_tokens, n, start, context=n // 2)

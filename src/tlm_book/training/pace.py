@@ -1,6 +1,5 @@
 """How long a run takes on this machine, estimated from a few steps, and how to fit a run to a given time. Written by hand."""
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -16,11 +15,10 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects
 from tlm_book.loss import shift
-from tlm_book.onednn import quick_products
 from tlm_book.training.config import Size, TrainConfig, recipe
 from tlm_book.training.cost import flops_per_token
 from tlm_book.training.logs import Entry
-from tlm_book.training.recorded import StepTaker
+from tlm_book.training.recorded import StepTaker, library_for
 from tlm_book.training.step import (
     corrupt_tokens,
     enable_checkpointing_and_compile,
@@ -74,12 +72,10 @@ def step_seconds(model_config: Config, config: TrainConfig, device: torch.device
     one alone takes ten times as long. Torch's random generator is left as it was.
     """
     took: list[float] = []
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         model = TransformerLM(model_config).to(device).train()
         enable_checkpointing_and_compile(model, config)
-        stack.enter_context(quick_products(model, config.products))
-        take = StepTaker(model, optimizer_for(model, config))
+        take = StepTaker(model, optimizer_for(model, config), library_for(config, device))
         batch = torch.randint(model_config.vocab_size, (config.batch_size, model_config.max_len), device=device)
         while not took or (len(took) == 1 and took[0] < 10 * patience) or (1 < len(took) < 20 and sum(took[1:]) < patience):
             tick = time.perf_counter()

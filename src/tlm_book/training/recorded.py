@@ -12,11 +12,12 @@ from torch.func import functional_call
 
 from tlm_book.checks import expects, expects_shape
 from tlm_book.collector import collector_off
+from tlm_book.onednn import quick_products, quicker_library
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.step import loss_function, train_step
 from tlm_book.transformer_lm import TransformerLM
 
-__all__ = ["RecordedStep", "StepTaker"]
+__all__ = ["RecordedStep", "StepTaker", "library_for"]
 
 Result = TypeVar("Result")
 
@@ -24,12 +25,12 @@ Result = TypeVar("Result")
 class StepTaker:
     """Takes the steps of a run: (read, batch, settings) ↦ (loss, norm of its gradient), by `train_step`, or by a recording of it on a GPU.
 
-    A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
+    On a CPU linear layers multiply by the given library (`quick_products`). A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
     rows must be counted. Where there is too little memory for a recording, steps are taken as usual.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, library: str = "linear") -> None:
+        self.model, self.optimizer, self.library = model, optimizer, library
         on_gpu = all(_on_gpu(group["lr"]) for group in optimizer.param_groups)
         self.may_record = on_gpu and isinstance(model, TransformerLM) and model.config.n_experts is None
         self.recorded: RecordedStep | None = None
@@ -42,17 +43,19 @@ class StepTaker:
                 return loss, norm
             except torch.cuda.OutOfMemoryError:
                 self.recorded, self.may_record = None, False
-        return train_step(self.model, self.optimizer, read, batch, config)
+        with quick_products(self.model, self.library):
+            return train_step(self.model, self.optimizer, read, batch, config)
 
     def beside(self, job: Callable[[], Result]) -> Result:
-        """What the job returns. If it lacks the memory that a recording keeps, it is done again, and nothing is recorded any more."""
-        try:
+        """What the job with the model returns. If it lacks the memory that a recording keeps, it is done again, and nothing is recorded any more."""
+        with quick_products(self.model, self.library):
+            try:
+                return job()
+            except torch.cuda.OutOfMemoryError:
+                if self.recorded is None:
+                    raise
+                self.recorded, self.may_record = None, False
             return job()
-        except torch.cuda.OutOfMemoryError:
-            if self.recorded is None:
-                raise
-            self.recorded, self.may_record = None, False
-        return job()
 
     def _recording(self, shape: torch.Size, config: TrainConfig) -> "RecordedStep":
         of = lambda c: (c.clip, c.dtype, c.compile)
@@ -60,6 +63,11 @@ class StepTaker:
             self.recorded = None  # frees the memory of an older one
             self.recorded = RecordedStep(self.model, self.optimizer, (shape[0], shape[1]), config, weighted=False)
         return self.recorded
+
+
+def library_for(config: TrainConfig, device: torch.device) -> str:
+    """The library by which linear layers multiply on this device: a choice only on a CPU, and not in compiled code."""
+    return quicker_library(config.products) if device.type == "cpu" and not config.compile else "linear"
 
 
 def _on_gpu(rate: Any) -> bool:
