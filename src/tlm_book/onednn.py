@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of
 
-__all__ = ["LIBRARIES", "can_multiply", "onednn_available", "onednn_linear", "onednn_product", "padded", "quick_linear", "quick_products", "quicker_library", "reordered"]
+__all__ = ["LIBRARIES", "can_multiply", "onednn_available", "onednn_linear", "onednn_product", "padded_rows", "quick_linear", "quick_products", "quicker_library", "reordered"]
 
 LIBRARIES = ("auto", "linear", "onednn")
 SMALL, FEW = 2**23, 128  # multiplications, and rows: with fewer of either, oneDNN gains nothing
@@ -82,10 +82,10 @@ def reordered(W: Float[Tensor, "out in"], rows: int) -> Shaped[Tensor, "out in"]
     return copy
 
 
-def padded(X: Float[Tensor, "rows in"]) -> Float[Tensor, "more in"]:
+def padded_rows(X: Float[Tensor, "rows in"]) -> Float[Tensor, "more in"]:
     """X with rows of zeros at its end, so that there are few different numbers of rows: for each one oneDNN keeps half a megabyte of code.
 
-    >>> [len(padded(torch.ones(n, 1))) for n in (16, 17, 128, 129, 1024, 1025)]
+    >>> [len(padded_rows(torch.ones(n, 1))) for n in (16, 17, 128, 129, 1024, 1025)]
     [16, 32, 128, 160, 1024, 1280]
     """
     n = len(X)
@@ -123,8 +123,10 @@ def _transposed_product(G: Float[Tensor, "rows out"], X: Float[Tensor, "rows in"
 def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "*rows out"]:
     """XW' + 1b, as torch's `linear`, by oneDNN, for at least one row in float32 on a CPU. Gradients can be taken once, backwards."""
     rows = X.flatten(0, -2)
-    found: Tensor = _Linear.apply(padded(rows), W, b)
-    return found[: len(rows)].view(*X.shape[:-1], len(W))
+    found: Tensor = _Linear.apply(padded_rows(rows), W, b)
+    if len(found) > len(rows):  # otherwise the gradient would be copied for nothing
+        found = found[: len(rows)]
+    return found.view(*X.shape[:-1], len(W))
 
 
 # The choice

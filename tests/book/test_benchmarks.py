@@ -182,7 +182,7 @@ def test_the_chapter_on_inference_says_what_was_measured():
     alike = {row["weights"]: row["same tokens"] for row in rows}
     assert alike["int8"] == 1 and "only the first token of L's text stayed the same with `int8`" in prose
     assert f"the first {alike['bfloat16']} with `bfloat16`" in prose and f"`int8` was {gain['int8']:.1f} times as fast" in prose
-    assert 0.9 < gain["bfloat16"] < 1.1 and "`bfloat16` no faster" in prose
+    assert gain["bfloat16"] < 1 and f"`bfloat16` only {gain['bfloat16']:.2f} times" in prose
 
 
 def test_the_chapters_say_what_was_measured_of_two_libraries():

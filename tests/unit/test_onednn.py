@@ -20,7 +20,7 @@ from tlm_book import onednn
 from tlm_book.loss import shift, weighted_loss
 from tlm_book.onednn import (
     onednn_linear,
-    padded,
+    padded_rows,
     quick_linear,
     quick_products,
     quicker_library,
@@ -128,11 +128,13 @@ def test_a_second_derivative_is_refused():
 
 
 def test_there_are_few_numbers_of_rows():
-    numbers = [len(padded(torch.ones(n, 1))) for n in range(1, 5000)]
+    numbers = [len(padded_rows(torch.ones(n, 1))) for n in range(1, 5000)]
     assert len(set(numbers)) <= 16 + 7 + 4 * 6
     assert all(n <= m <= max(1.25 * n + 1, n + 15) for n, m in enumerate(numbers, 1))
-    X = drawn(37, 3)
-    assert torch.equal(padded(X)[:37], X) and not padded(X)[37:].any()
+    X, W = drawn(37, 3), drawn(5, 3)
+    cut = lambda Y: "Slice" in str(Y.grad_fn.next_functions)  # whose gradient is a copy
+    assert cut(onednn_linear(X, W)) and not cut(onednn_linear(X[:32], W))
+    assert torch.equal(padded_rows(X)[:37], X) and not padded_rows(X)[37:].any()
 
 
 # The context

@@ -231,3 +231,19 @@ def test_the_last_matrix_keeps_its_numbers():
     model = TransformerLM(Config.gpt2(31, d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=24))
     cached = CachedModel(model, weights="int8")
     assert [product.stored for product in cached.products.all] == ["int8"] * 8 + [None]
+
+
+def test_a_long_text_and_each_number_of_threads_are_tried(slow):
+    model = TransformerLM(Config.gpt2(31, d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=300))
+    cached, threads = CachedModel(model), torch.get_num_threads()
+    cached.read(torch.randint(31, (1, room.WORTHWHILE - 1)))
+    assert {rows for *_, rows in cached.products.choices} == {1}
+    cached.read(torch.randint(31, (1, room.WORTHWHILE)))
+    assert {rows for *_, rows in cached.products.choices} == {1, 64}
+    try:
+        torch.set_num_threads(threads + 1)
+        before = len(slow)
+        CachedModel(model).products.prepare(1)
+        assert slow[before:].count("column") >= 4 * 2  # of each shape at least one
+    finally:
+        torch.set_num_threads(threads)

@@ -27,7 +27,7 @@ from tlm_book.onednn import (
     can_multiply,
     onednn_available,
     onednn_product,
-    padded,
+    padded_rows,
     reordered,
 )
 
@@ -107,7 +107,7 @@ def _by_onednn(W: Matrix, usual: Rows, b: Bias) -> Rows:
     def product(X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
         if torch.compiler.is_compiling():
             return usual(X)
-        Y, n = onednn_product(padded(X), W, b), X.shape[0]
+        Y, n = onednn_product(padded_rows(X), W, b), X.shape[0]
         return Y if Y.shape[0] == n else Y[:n]
 
     return product
@@ -226,7 +226,8 @@ class Product:
         return self.made[name]
 
     def __call__(self, X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
-        return self.chosen[_kind(X.shape[0])](X)
+        n = X.shape[0]
+        return self.chosen[_kind(n) if n > 1 else 0](X)
 
 
 def _kind(rows: int) -> int:
