@@ -579,7 +579,7 @@ def main() -> None:
     found = chunks(options) if "chunks" in options.only else None
     report = {
         "machine": machine, "dtype": "float32" + " (GPT-2 124M: bfloat16)" * cuda, "sizes": {name: vars(SIZES[name]) for name in names}, "runs": rows,
-        "side": side_table(rows), "share": "\n\n".join(texts), "libraries": library_line(libraries(options)), "steps": step_table(steps) if steps else [],
+        "side": side_table(rows), "share": "\n\n".join(texts), "libraries": library_line(libraries(options) if "side" in options.only else None), "steps": step_table(steps) if steps else [],
         "step_times": {size: {step: time.json() for step, time in times.items()} for size, times in steps.items()},
         "bfloat16": bfloat16_line(bfloat16(options)) if "bfloat16" in options.only else "", "chunks": chunk_line(found) if found else "",
     }  # fmt: skip

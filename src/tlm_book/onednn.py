@@ -21,16 +21,30 @@ from typing import Any
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_one_of
 
-__all__ = ["LIBRARIES", "can_multiply", "onednn_available", "onednn_linear", "onednn_product", "padded_rows", "quick_linear", "quick_products", "quicker_library", "reordered"]
+__all__ = [
+    "LIBRARIES",
+    "QuickLinear",
+    "can_multiply",
+    "is_linear",
+    "onednn_available",
+    "onednn_linear",
+    "onednn_product",
+    "padded_rows",
+    "quick_linear",
+    "quick_products",
+    "quicker_library",
+    "reordered",
+]
 
 LIBRARIES = ("auto", "linear", "onednn")
 SMALL, FEW = 2**23, 128  # multiplications, and rows: with fewer of either, oneDNN gains nothing
-MARGIN = 1.2  # so many times as quick must oneDNN be
+MARGIN = 1.2  # oneDNN must be at least this many times as quick
 ROUNDS = 30
 
 
@@ -58,9 +72,9 @@ def _proved() -> bool:
     return True
 
 
-def _counted(*shape: int, most: int = 100) -> Tensor:
-    """The numbers 0, 1, … in float32 on the CPU, whatever the usual kind of a tensor is; beginning again at `most`."""
-    return (torch.arange(math.prod(shape), device="cpu") % most).to(torch.float32).view(shape)
+def _counted(*shape: int, below: int = 100) -> Tensor:
+    """The numbers 0, 1, …, below − 1, again and again, in float32 on the CPU, whatever the default type and device."""
+    return (torch.arange(math.prod(shape), device="cpu") % below).to(torch.float32).view(shape)
 
 
 def can_multiply(W: Shaped[Tensor, "..."]) -> bool:
@@ -70,13 +84,13 @@ def can_multiply(W: Shaped[Tensor, "..."]) -> bool:
 
 def onednn_product(X: Float[Tensor, "rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "rows out"]:
     """XW' + 1b by oneDNN, without a gradient; for float32 on a CPU. W may be `reordered`."""
-    multiply: Any = torch.ops.mkldnn._linear_pointwise  # torch.compile calls it, too, but cannot compile a call of it
+    multiply: Any = torch.ops.mkldnn._linear_pointwise  # torch.compile emits this operation, but cannot trace a call of it
     found: Tensor = multiply(X, W, None if b is None else b.contiguous(), "none", [], "")
     return found
 
 
 def reordered(W: Float[Tensor, "out in"], rows: int) -> Shaped[Tensor, "out in"]:
-    """A copy of W in oneDNN's own order for products with about so many rows; only `onednn_product` can read it."""
+    """A copy of W in oneDNN's own order for products with about this many rows; only `onednn_product` can read it."""
     pack: Any = torch.ops.mkldnn._reorder_linear_weight
     copy: Tensor = pack(W, rows)
     return copy
@@ -121,7 +135,7 @@ def _transposed_product(G: Float[Tensor, "rows out"], X: Float[Tensor, "rows in"
 
 
 def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "*rows out"]:
-    """XW' + 1b, as torch's `linear`, by oneDNN, for at least one row in float32 on a CPU. Gradients can be taken once, backwards."""
+    """XW' + 1b, as torch's `linear`, by oneDNN, for at least one row in float32 on a CPU. First derivatives only, in reverse mode."""
     rows = X.flatten(0, -2)
     found: Tensor = _Linear.apply(padded_rows(rows), W, b)
     if len(found) > len(rows):  # otherwise the gradient would be copied for nothing
@@ -134,12 +148,12 @@ def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: F
 
 @cache
 def _tried(threads: int) -> str:
-    """Which of the two is quicker for a product and its gradients; their results are whole numbers, and must be right."""
+    """Which of the two is quicker for a product and its gradients, which are whole numbers; the gradients must be equal."""
     plain = torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False)
     seconds: dict[str, float] = {}
     gradients = {}
     with plain[0], plain[1], plain[2], torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-        A, B, G = ((_counted(256, 256, most=k) - 1).requires_grad_() for k in (3, 5, 7))
+        A, B, G = ((_counted(256, 256, below=k) - 1).requires_grad_() for k in (3, 5, 7))
         ways: dict[str, Callable[..., Tensor]] = {"linear": F.linear, "onednn": onednn_linear}
         for round_ in range(1 + ROUNDS):  # the first warms up
             for name, way in ways.items():
@@ -181,12 +195,12 @@ def _suit(X: Tensor, W: Tensor, b: Tensor | None) -> bool:
     kinds = {Tensor, nn.Parameter} >= {type(X), type(W), *(() if b is None else (type(b),))}
     fits = X.dtype == W.dtype and X.device == W.device and X.layout == W.layout and not X.is_nested
     of_bias = b is None or (b.dtype == W.dtype and b.device == W.device and b.shape == W.shape[:1])
-    as_usual = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active()
+    as_usual = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active() or torch.jit.is_tracing() or forward_ad._current_level >= 0
     return kinds and fits and of_bias and not as_usual and can_multiply(W)
 
 
-class _QuickLinear(nn.Linear):
-    """A linear layer that multiplies by oneDNN. Copies of it are plain linear layers."""
+class QuickLinear(nn.Linear):
+    """A linear layer that multiplies by oneDNN, which layers become within `quick_products`. Copies of it are plain linear layers."""
 
     def forward(self, X: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         return quick_linear(X, self.weight, self.bias, "onednn")
@@ -195,21 +209,27 @@ class _QuickLinear(nn.Linear):
         return copyreg._reconstructor, (nn.Linear, object, None), self.__dict__  # type: ignore[attr-defined]
 
 
+def is_linear(layer: nn.Module) -> bool:
+    """Whether this is torch's linear layer, within `quick_products` or not, and no other subclass of it."""
+    return type(layer) in (nn.Linear, QuickLinear)
+
+
 @contextlib.contextmanager
 def quick_products(model: nn.Module, library: str = "auto") -> Iterator[None]:
     """A context in which the linear layers of this model multiply by the quicker library, also for their gradients.
 
-    For float32 on a CPU, and products large enough. `library`: "auto", which tries both, "onednn", or "linear", with which nothing changes. The
-    results are equal up to rounding; gradients can be taken once, backwards. Under autocast, in compiled code and in torch.func's transformations
-    the layers do as usual, and so do subclasses of `nn.Linear`. The layers are of a class of their own meanwhile. Errors as in `quicker_library`.
+    For float32 on a CPU, and products large enough. `library`: "auto", which tries both, "onednn", or "linear", with which nothing changes (nor
+    does it switch off an outer context). The results are equal up to rounding; first derivatives only, in reverse mode. Under autocast, in compiled
+    code and in torch.func's transformations the layers do as usual, and so do subclasses of `nn.Linear`. Meanwhile the layers are `QuickLinear`; do
+    not change their class (as parametrizations do), and do not trace them with torch.fx. Errors as in `quicker_library`.
     """
     quick = quicker_library(library) == "onednn"
     layers = [layer for layer in model.modules() if quick and type(layer) is nn.Linear]
     try:
         for layer in layers:
-            layer.__class__ = _QuickLinear
+            layer.__class__ = QuickLinear
         yield
     finally:
         for layer in layers:
-            if type(layer) is _QuickLinear:
+            if type(layer) is QuickLinear:
                 layer.__class__ = nn.Linear  # type: ignore[assignment]

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tlm_book.auditing.tensors import is_continuous, tensor_of, tensors_in
 from tlm_book.auditing.trial import Trial, find_axes
+from tlm_book.onednn import is_linear
 
 
 class CoarsestType(TorchDispatchMode):
@@ -39,7 +40,7 @@ class Watch:
     """Notes the sizes of all outputs of modules, and the last call of a linear layer, which treats the rows one by one."""
 
     def __init__(self, trial: Trial) -> None:
-        plain = [m for m in trial.modules.values() if type(m) is nn.Linear and "forward" not in vars(m)]
+        plain = [m for m in trial.modules.values() if is_linear(m) and "forward" not in vars(m)]
         self.calls = {m: 0 for m in plain if not (m._forward_hooks or m._forward_pre_hooks)}
         self.last: tuple[Any, Any, Any] = None, (), None  # the layer, its arguments, its output
         self.sizes: list[int] = []

@@ -10,11 +10,13 @@ from tlm_book.derivation.calculus import compose, primitive
 from tlm_book.derivation.kinds import Kind
 from tlm_book.derivation.rules import derive, register_rule
 from tlm_book.derivation.tree import Derivation
+from tlm_book.onednn import QuickLinear
 
 __all__: list[str] = []
 
 
 @register_rule(nn.Linear)
+@register_rule(QuickLinear)  # the same within quick_products
 @register_rule(nn.modules.linear.NonDynamicallyQuantizableLinear)  # attention's last layer
 def _linear(module: nn.Linear) -> Derivation:
     return primitive(

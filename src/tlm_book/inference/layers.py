@@ -20,6 +20,7 @@ from tlm_book.feed_forward import (
 from tlm_book.inference.products import Product, Products, Rows
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
+from tlm_book.onednn import is_linear
 from tlm_book.positional_encoding import Rotary
 from tlm_book.transformer_lm import TransformerLM
 
@@ -41,7 +42,7 @@ def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Produc
     number type of the layer.
     """
     got = type(layer).__name__
-    expects(type(layer) is nn.Linear, "model", f"a layer {got}", "Linear", TypeError)
+    expects(is_linear(layer), "model", f"a layer {got}", "Linear", TypeError)
     b = None if layer.bias is None else layer.bias.detach()
     return products.add(layer.weight.detach(), b, keep)
 

@@ -264,7 +264,7 @@ class Products:
         return made
 
     def prepare(self, rows: int, once: int = 0) -> None:
-        """Give each product its form for this many rows; also for `once` rows, which are multiplied a single time, if that takes longer than a trial."""
+        """Give each product its form for this many rows; also for `once` rows, which are multiplied a single time, if they are enough to repay a trial."""
         if once >= WORTHWHILE:
             self.prepare(once)
         size = sum(product.W.nbytes for product in self.all)

@@ -26,6 +26,7 @@ from tlm_book.weights import finite, write_tensors
 
 __all__ = [
     "BEGIN",
+    "MAY_DIFFER",
     "InMemory",
     "OnDisk",
     "as_replanned",
@@ -37,8 +38,8 @@ __all__ = [
     "read_checkpoint",
     "read_log",
     "read_notes",
-    "settled",
     "state_of",
+    "with_library",
     "write_checkpoint",
 ]
 
@@ -131,19 +132,20 @@ def read_notes(path: Path) -> dict[str, Any]:
     """The notes of a checkpoint; ValueError when they are broken."""
     try:
         notes = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        right = isinstance(notes, dict) and {"step", "run", "held_out"} <= notes.keys()
-    except (ValueError, OSError):
+        right = isinstance(notes, dict) and {"step", "run", "held_out"} <= notes.keys() and isinstance(notes["run"].get("training"), dict)
+    except (ValueError, OSError, AttributeError):
         right = False
     expects(right, f"{path / 'state.json'}", "no notes of a run", "what `write_checkpoint` wrote")
     return notes
 
 
-FREE = ("products",)  # settings that may differ when a run is resumed
+MAY_DIFFER = ("products",)  # settings that may differ when a run is resumed
 
 
-def settled(config: TrainConfig, folder: str | os.PathLike[str] | None, dist: DistContext) -> TrainConfig:
-    """The settings with the library that "auto" means on a CPU, the same in all processes: that by which a run in this folder has multiplied so far
-    or, in a new run, the quicker one. ValueError for a library that is not there.
+def with_library(config: TrainConfig, folder: str | os.PathLike[str] | None, dist: DistContext) -> TrainConfig:
+    """The settings with the library that "auto" means, the same in all processes: the one by which a run in this folder has multiplied so far (or
+    "linear", if that library is missing here); in a new run the quicker one. A named library stays, and on a GPU or in compiled code "auto" stays.
+    ValueError for a library that is missing.
     """
     if dist.device.type != "cpu" or config.compile:
         return config
@@ -152,7 +154,7 @@ def settled(config: TrainConfig, folder: str | os.PathLike[str] | None, dist: Di
         library = read_notes(last[0])["run"]["training"].get("products", "linear")  # once the only one
         if library == "onednn" and not onednn_available():  # begun elsewhere
             library = "linear"
-    return dataclasses.replace(config, products=dist.of_first(quicker_library(library)))
+    return dataclasses.replace(config, products=dist.from_first(quicker_library(library)))
 
 
 def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Tensor]) -> tuple[int, dict[str, Tensor]]:
@@ -162,7 +164,7 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
     for part, fields in run.items():
         theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
         for name, value in fields.items():
-            if name in FREE:
+            if name in MAY_DIFFER:
                 continue
             same = _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"

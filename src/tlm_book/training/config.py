@@ -43,7 +43,8 @@ class TrainConfig:
     validation            fraction of the documents that is held out
     dtype                 "float32", or "bfloat16" for matrix products, and the rows between the blocks, in that type (autocast)
     grad_accum_steps      number of parts of a batch, which are processed one after another
-    products              "auto": products of matrices by the quicker of torch's two libraries for a CPU, after a trial; "linear" or "onednn": by one of them
+    products              torch's library for products of matrices in float32 on a CPU (not compiled): "linear", the usual one; "onednn"; "auto", onednn
+                          where a trial finds it clearly quicker
     activation_checkpointing, compile    save memory (intermediate results of a block are recomputed); save time (torch.compile)
     replanned             ((u, S), …): before step u the learning rate is that of a run of S steps; for a run whose length was changed on the way
 

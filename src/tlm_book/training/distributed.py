@@ -45,7 +45,7 @@ class DistContext:
         distributed.all_reduce(total)
         return total.item() / self.world_size
 
-    def of_first(self, text: str) -> str:
+    def from_first(self, text: str) -> str:
         """This text as the first process has it."""
         if self.world_size == 1:
             return text

@@ -16,6 +16,7 @@ from tlm_book.files import new_file, new_folder
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.checkpoint import (
     BEGIN,
+    MAY_DIFFER,
     checkpoints,
     read_log,
     read_notes,
@@ -71,8 +72,15 @@ class Job:
         for name, value in given.items():
             if value is not None:
                 expects(name in theirs, "choices", [name], f"names among {sorted(theirs)}")
+                if name in MAY_DIFFER:
+                    continue
                 wants = f"{theirs[name]!r}, with which the run in {str(folder)!r} was begun"
                 expects(value == theirs[name], name, repr(value), wants)
+
+
+    def changed(self, choices: Mapping[str, Any]) -> "Job":
+        """The job with the choices that may differ when it is resumed."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, **{name: choices[name] for name in MAY_DIFFER if name in choices}))
 
 
 def named(begin: Begin) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
-from tlm_book.training.checkpoint import InMemory, OnDisk, settled
+from tlm_book.training.checkpoint import InMemory, OnDisk, with_library
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
@@ -262,7 +262,7 @@ def train(
         stack.enter_context(keeper.alone())
         stack.enter_context(contextlib.closing(keeper))
         stack.enter_context(generators)
-        config = settled(config, folder, dist)
+        config = with_library(config, folder, dist)
         run["training"] = dataclasses.asdict(config)
         asked_to_stop = stack.enter_context(stop_signal(dist))
         torch.manual_seed(config.seed)  # of the initial weights
@@ -304,7 +304,8 @@ def train(
                     bar.set_postfix_str(f"loss {entry['loss']:.3f}, held out {loss:.3f}")
                 for observer in observers:
                     if (revised := observer(log, config)) is not None:
-                        config, bar.total = revised, revised.steps
+                        config = replace(revised, products=config.products)
+                        bar.total = config.steps
                         run["training"] = dataclasses.asdict(config)
                         entries = steps_from(config, first=len(log))
                 if measured:

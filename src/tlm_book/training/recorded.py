@@ -25,8 +25,9 @@ Result = TypeVar("Result")
 class StepTaker:
     """Takes the steps of a run: (read, batch, settings) ↦ (loss, norm of its gradient), by `train_step`, or by a recording of it on a GPU.
 
-    On a CPU linear layers multiply by the given library (`quick_products`). A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
-    rows must be counted. Where there is too little memory for a recording, steps are taken as usual.
+    A step is recorded if the whole model is on one GPU, a batch is processed at once, nothing is recomputed, and there are no experts, whose
+    rows must be counted. Where there is too little memory for a recording, steps are taken as usual. On a CPU the linear layers multiply by
+    `library` (`quick_products`).
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, library: str = "linear") -> None:

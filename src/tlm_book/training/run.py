@@ -312,7 +312,7 @@ def train_files(
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
     Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
-    `data`, `preset`, `begin`, `tokenizer` and `choices`, if given, must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
+    `data`, `preset`, `begin`, `tokenizer` and `choices` (except `products`), if given, must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
     rate that a run of that many steps has there.
 
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to start from: a folder that
@@ -371,7 +371,7 @@ def train_files(
                 if plot:
                     (folder / CURVES).touch()
             dist.wait()
-            return _train_prepared(folder, out, read_job(folder), dist, parallel, keep, progress, watch, aim)
+            return _train_prepared(folder, out, read_job(folder).changed(choices), dist, parallel, keep, progress, watch, aim)
         except BaseException:
             if new and not checkpoints(folder):  # there is nothing to resume
                 shutil.rmtree(folder, ignore_errors=True)
