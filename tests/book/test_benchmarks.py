@@ -194,7 +194,7 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert 1 <= narrow / usual < 1.15 and "Confined to 256-bit registers it is hardly faster than MKL" in prose
     (row,) = (row for row in report["steps"] if row["step"] == "products by the quicker library")
     small, large = (1 / float(row[f"{size}: gain"].split()[0]) for size in ("S", "L"))
-    assert f"a training step there takes {large:.1f} to {small:.1f} times as long" in prose
+    assert f"A training step there takes {large:.1f} to {small:.1f} times as long" in prose
     beside = [float(row["theirs / ours"].split()[0]) for row in report["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"on an AMD EPYC a step is {min(beside):.1f} to {max(beside):.1f} times as fast as nanoGPT's" in readme

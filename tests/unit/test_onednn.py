@@ -242,6 +242,7 @@ def test_the_rest_of_the_package_knows_the_layers():
         assert str(derive(model)) == proof and audit(model, x[0]).ok == verdict
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_what_does_not_suit_is_left_to_torch(used, monkeypatch):
     X, W, b = drawn(3, 4), drawn(5, 4), drawn(5)
     quick = lambda *inputs: quick_linear(*inputs, library="onednn")
@@ -429,21 +430,21 @@ def run(folder=None, steps=6, watch=None, observers=(), **settings):
     tokens = torch.randint(31, (400,), generator=torch.Generator().manual_seed(0))
     config = TrainConfig(steps=steps, warmup=2, eval_every=3, **settings)
     done = train(config, SIZES, tokens[:300], tokens[300:], progress=False, folder=folder, watch=watch, observers=observers)
-    return done.log, [w.detach() for w in done.model.parameters()], done.model
+    return done.log, [w.detach() for w in done.model.parameters()], done.model, done.products
 
 
 def test_training_takes_what_its_settings_say(used, monkeypatch):
-    log, weights, model = run(products="onednn")
+    log, weights, model, _ = run(products="onednn")
     assert len(used) % 5 == 0 and len(used) >= (6 + 2) * 5  # steps and measurements, layers
     assert not any(isinstance(m, onednn.QuickLinear) for m in model.modules())
     del used[:]
-    usual_log, usual, _ = run(products="linear")
+    usual_log, usual, _, _ = run(products="linear")
     assert not used
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(weights, usual, strict=True))
     assert [e["loss"] for e in log] == pytest.approx([e["loss"] for e in usual_log], abs=1e-4)
     for choice in ("onednn", "linear"):
         monkeypatch.setattr(onednn, "_tried", lambda threads: choice)
-        run(activation_checkpointing=True)
+        assert run(activation_checkpointing=True)[3] == choice
         assert bool(used) == (choice == "onednn")
         del used[:]
     step_seconds(SIZES, TrainConfig(products="onednn"), torch.device("cpu"), 0.05)
@@ -507,6 +508,7 @@ def test_a_run_from_files_may_go_on_with_another_library(used, tmp_path):
     del used[:]
     begin(products="linear", resume=True)
     assert {tuple(X.shape) for X, *_ in used} <= {(768, 768)}  # the report measures what the machine can do
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["products"] == "linear"
     assert len((tmp_path / "model" / "log.jsonl").read_text().splitlines()) == 6
 
 
@@ -557,6 +559,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_all_processes_have_the_library_of_the_first(tmp_path):
     """Even if their trials find different ones."""
     script = tmp_path / "together.py"

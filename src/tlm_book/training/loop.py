@@ -159,14 +159,15 @@ def iter_steps(
 @dataclass(frozen=True)
 class Result:
     """What `train` returns: the model with its best weights, in evaluation mode; the
-    log, one dict for each step; the seconds that the steps took; and how many steps
-    had been done before.
+    log, one dict for each step; the seconds that the steps took; how many steps had been
+    done before; and the library for products, where there was a choice.
     """
 
     model: TransformerLM = field(repr=False)
     log: list[dict[str, int | float]] = field(repr=False)
     seconds: float
     resumed: int = 0
+    products: str = "linear"
 
     @property
     def held_out(self) -> dict[int, float]:
@@ -275,9 +276,10 @@ def train(
 
         def result() -> Result:
             best = with_weights(model_config, keeper.best()).to(dist.device)
-            return Result(best, log, seconds, resumed)
+            return Result(best, log, seconds, resumed, library)
 
-        take = StepTaker(model, optimizer, library_for(config, dist.device))
+        library = library_for(config, dist.device)
+        take = StepTaker(model, optimizer, library)
         steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
         steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
         test = partial(evaluate, model, validation_tokens, n, start, context=n // 2)

@@ -424,7 +424,7 @@ def _train_prepared(
     if out.exists():  # the model of the run that was taken further
         shutil.rmtree(folder / FORMER, ignore_errors=True)
         out.rename(folder / FORMER)
-    saved = save(out, result.model, words, config=config, log=result.log, more=more)
+    saved = save(out, result.model, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
     n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
     n_files = len(text_files(job.data)) if there else None
