@@ -149,10 +149,14 @@ def onednn_linear(X: Float[Tensor, "*rows in"], W: Float[Tensor, "out in"], b: F
 @cache
 def _tried(threads: int) -> str:
     """Which of the two is quicker for a product and its gradients, which are whole numbers; the gradients must be equal."""
-    plain = torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False)
     seconds: dict[str, float] = {}
     gradients = {}
-    with plain[0], plain[1], plain[2], torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),  # those of a step are not meant
+    ):
         A, B, G = ((_counted(256, 256, below=k) - 1).requires_grad_() for k in (3, 5, 7))
         ways: dict[str, Callable[..., Tensor]] = {"linear": F.linear, "onednn": onednn_linear}
         for round_ in range(1 + ROUNDS):  # the first warms up
