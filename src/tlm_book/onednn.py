@@ -97,7 +97,7 @@ def reordered(W: Float[Tensor, "out in"], rows: int) -> Shaped[Tensor, "out in"]
 
 
 def padded_rows(X: Float[Tensor, "rows in"]) -> Float[Tensor, "more in"]:
-    """X with rows of zeros at its end, so that there are few different numbers of rows: for each one oneDNN keeps half a megabyte of code.
+    """X with rows of zeros at its end, so that there are few different numbers of rows: oneDNN makes code for each one, and keeps it.
 
     >>> [len(padded_rows(torch.ones(n, 1))) for n in (16, 17, 128, 129, 1024, 1025)]
     [16, 32, 128, 160, 1024, 1280]

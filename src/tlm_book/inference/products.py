@@ -40,7 +40,7 @@ Form = Callable[[Any, Bias], Rows]  # from the matrix (out, in), as it is kept, 
 
 UP_TO = 1, 4, 16  # rows; each product has a form for as many as these, and one for more
 TRIED = *UP_TO, 64  # rows with which these are tried
-WORTHWHILE = 256  # rows
+WORTHWHILE = 256  # rows that repay a trial, though they are multiplied only once
 SMALL = 2**23  # bytes of all matrices together: so few stay in the processor's cache, where all forms are alike
 COPIED = 2**27  # bytes of all matrices together up to which a copy in another order is tried
 SAMPLE = 2**26  # bytes that a trial reads, more than caches hold, for a form that is quick there may be slow in memory
@@ -189,7 +189,8 @@ def _usable(form: str, product: "Product") -> bool:
 @dataclass(frozen=True)
 class Choice:
     """The form chosen for the products of one shape, and the milliseconds that each form took for one product (empty if nothing was tried). The
-    quickest is chosen; one that copies the matrix only if it is clearly quicker."""
+    quickest is chosen, but one that copies the matrix only if it is clearly quicker.
+    """
 
     form: str
     milliseconds: dict[str, float] = field(default_factory=dict)

@@ -164,9 +164,7 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
     for part, fields in run.items():
         theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
         for name, value in fields.items():
-            if name in MAY_DIFFER:
-                continue
-            same = _listed(theirs.get(name)) == _listed(value)
+            same = name in MAY_DIFFER or _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
             expects(same, f"{part}.{name}", repr(value), begun)
     try:

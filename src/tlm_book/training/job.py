@@ -72,11 +72,8 @@ class Job:
         for name, value in given.items():
             if value is not None:
                 expects(name in theirs, "choices", [name], f"names among {sorted(theirs)}")
-                if name in MAY_DIFFER:
-                    continue
                 wants = f"{theirs[name]!r}, with which the run in {str(folder)!r} was begun"
-                expects(value == theirs[name], name, repr(value), wants)
-
+                expects(value == theirs[name] or name in MAY_DIFFER, name, repr(value), wants)
 
     def changed(self, choices: Mapping[str, Any]) -> "Job":
         """The job with the choices that may differ when it is resumed."""

@@ -206,7 +206,7 @@ def train_and_save(
     model_config, start = model_of(size, len(tokenizer)), tokenizer.start
     pace = pace_of(config, model_config, len(known), len(held_out), progress)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
-    folder = save(out, result.model, tokenizer, config=config, log=result.log)
+    folder = save(out, result.model, tokenizer, config=dataclasses.replace(config, products=result.products), log=result.log)
     bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
     return report(folder, len(texts), known, held_out, bytes_held_out, result, config, start, characters=sum(map(len, held_out_texts)))
 
