@@ -195,6 +195,10 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     (row,) = (row for row in report["steps"] if row["step"] == "products by the quicker library")
     small, large = (1 / float(row[f"{size}: gain"].split()[0]) for size in ("S", "L"))
     assert f"A training step there takes {large:.1f} to {small:.1f} times as long" in prose
+    llama = harness.entries(ROOT / "benchmarks", "llama")["AMD EPYC, 2 cores"]["rows"]
+    ours = {made["size"]: float(made["theirs / ours"].split()[0]) for made in llama if made["what"] == "training step"}
+    assert all(abs(ours[size] - 1 / part) < 0.1 for size, part in (("S", small), ("L", large)))
+    assert "In training ours is faster by about what [the library gains]" in prose_of("pretrained")
     beside = [float(row["theirs / ours"].split()[0]) for row in report["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"on an AMD EPYC a step is {min(beside):.1f} to {max(beside):.1f} times as fast as nanoGPT's" in readme
