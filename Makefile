@@ -103,7 +103,7 @@ bench: $(READY)
 # Everything that needs a GPU. Its results become one entry of benchmarks/gpu.json, which the book's pages show.
 gpu: $(READY)
 	@$(BIN)/python -c 'import torch; raise SystemExit(None if torch.cuda.is_available() else f"make gpu: there is no GPU that torch {torch.__version__} can use on this machine")'
-	$(BIN)/python -m pytest --all -m gpu tests/unit
+	$(BIN)/python -m pytest --all -m gpu tests/unit -n 4
 	$(BIN)/python benchmarks/gpu.py $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(BIN)/python benchmarks/quoting.py
 

@@ -1,6 +1,6 @@
 """A GPU, in one command: GPT-2 124M trains and writes, beside Hugging Face's, and the results are compared with the specification.
 
-    make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 32] [--nanogpt DIR] [--only PART …] [--out benchmarks])
+    make gpu          (or: python benchmarks/gpu.py [--rounds 5] [--batch 48] [--nanogpt DIR] [--only PART …] [--out benchmarks])
 
 Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours recorded, ours and theirs in turn: tokens a second, and the operations of their products of matrices
 as a share of the dense bfloat16 peak, by the data sheet if it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
@@ -157,7 +157,7 @@ def page(found: harness.Entries) -> str:
 
 def main() -> int:
     parser = harness.parser(__doc__, rounds=5)
-    parser.add_argument("--batch", type=int, default=32, help="windows in a training step (32; fewer where memory is short)")
+    parser.add_argument("--batch", type=int, default=48, help="windows in a training step (48; fewer where memory is short)")
     parser.add_argument("--nanogpt", type=Path, metavar="DIR", help="a checkout of nanoGPT, whose model.py is then a peer")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (all three parts)")
     options = parser.parse_args()

@@ -116,7 +116,7 @@ def ours(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, a
         with quick_products(model, library):
             return loss(x, y)
 
-    return Player(model, quick_loss, lambda: take(shift(y), y, settings))
+    return Player(model, quick_loss, lambda: take(x, y, settings))
 
 
 def nanogpt(size: Size, batch: tuple[Tensor, Tensor], dtype: str, compiled: bool, folder: Path) -> Player:

@@ -81,7 +81,8 @@ def token_log_probs(
 def _shares(w: Tensor, shape: tuple[int, ...], reduction: str) -> Tensor:
     """The factor of each −y in the loss (the table of T-token-shares)."""
     _expects_same_shape("weights", w, shape)
-    unseen = w.device.type != "cpu"  # on a GPU, the checks would wait for the device
+    # on a GPU, the checks would wait for the device
+    unseen = w.device.type != "cpu" or torch.compiler.is_compiling()
     expects(
         unseen or bool(((w >= 0) & w.isfinite()).all()),
         "weights",

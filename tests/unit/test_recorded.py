@@ -8,11 +8,16 @@ import pytest
 import torch
 from test_parity import GPU, needs_gpu
 
-from tlm_book.loss import shift
+from tlm_book.loss import shift, weighted_loss
 from tlm_book.training import TrainConfig, optimizer_for, train, train_step
 from tlm_book.training import recorded as recording
 from tlm_book.training.checkpoint import put_state, state_of
-from tlm_book.training.recorded import RecordedStep, StepTaker
+from tlm_book.training.recorded import (
+    RecordedStep,
+    StepTaker,
+    _by_formula,
+    _loss_and_gradient,
+)
 from tlm_book.training.step import set_rate
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -88,6 +93,22 @@ def test_it_does_not_move_if_a_number_is_not_finite(bad, device):
         it.norm.weight.copy_(kept)
     assert step(shift(x), x).isfinite().all() and not torch.equal(before[0], next(it.parameters()))
     assert {float(state["step"]) for state in optimizer.state.values()} == {2.0} and not hasattr(optimizer, "found_inf")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype, within", [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+def test_loss_and_gradient_by_formula_are_those_of_the_loss(dtype, within, weighted):
+    """Beside torch's in float64; the gradient has the type of the scores, the loss float32 at least."""
+    torch.manual_seed(0)
+    scores, tokens = (5 * torch.randn(3, 7, 11)).to(dtype), torch.randint(11, (3, 7))
+    weights = torch.rand(3, 7).double().round(decimals=1) if weighted else None  # some are 0
+    exact = scores.double().requires_grad_()
+    loss = weighted_loss(exact, tokens, weights)
+    (gradient,) = torch.autograd.grad(loss, exact)
+    for way in (_by_formula, _loss_and_gradient(False)):
+        found, value = way(scores, tokens, weights if weights is None or dtype == torch.float64 else weights.float())
+        assert found.dtype == dtype and value.dtype == torch.promote_types(dtype, torch.float32) and found.shape == scores.shape
+        assert abs(value - loss) < within * loss and (found - gradient).abs().max() < within * gradient.abs().max()
 
 
 def test_weights_come_with_a_step_that_has_them():
@@ -218,6 +239,30 @@ got, its = steps(sys.argv[1], compiled(recorded), settings, False)
 torch.testing.assert_close(got, want, rtol=0, atol=0.05)
 assert all((a - b).abs().mean() < 0.005 for a, b in zip(its, weights, strict=True))
 """
+
+
+ONE_GRAPH = """
+import torch
+from tlm_book.loss import weighted_loss
+from tlm_book.training.recorded import _by_formula
+from tlm_book.transformer_lm import Config, TransformerLM
+
+whole = lambda f: torch.compile(f, fullgraph=True, backend="eager")  # an error where there would be two
+x = torch.randint(50, (2, 12))
+small = dict(d_model=16, d_ff=32, n_layers=2, n_heads=4, n_kv_heads=2, max_len=16)
+with torch.autocast("cpu", torch.bfloat16):
+    for name in ("wojcik", "gpt2", "llama", "qwen3"):
+        scores = whole(TransformerLM(getattr(Config, name)(50, **small)))(x)
+for loss in (_by_formula, weighted_loss):
+    for weights in (None, torch.rand(2, 12)):
+        whole(loss)(scores, x, weights)
+"""
+
+
+def test_a_step_compiles_to_one_graph_for_the_model_and_one_for_the_loss():
+    """In a process without the checker; a kernel cannot go beyond its graph."""
+    done = subprocess.run([sys.executable, "-c", ONE_GRAPH], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.long

@@ -3,18 +3,20 @@ one by one takes longer than running them; a recording starts them together. Wri
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad_and_value
 
 from tlm_book.checks import expects, expects_shape
 from tlm_book.collector import collector_off
+from tlm_book.loss import weighted_loss
 from tlm_book.onednn import quick_products, quicker_library
 from tlm_book.training.config import TrainConfig
-from tlm_book.training.step import loss_function, train_step
+from tlm_book.training.step import train_step
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["RecordedStep", "StepTaker", "library_for"]
@@ -75,6 +77,30 @@ def _on_gpu(rate: Any) -> bool:
     return isinstance(rate, Tensor) and rate.is_cuda
 
 
+@cache
+def _loss_and_gradient(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """(scores, tokens, weights) ↦ (the gradient of `weighted_loss` by the scores, the loss). Compiled, both come from one kernel that reads the
+    scores once, and the compiler tries several sizes of it: these are by far the largest tensors of a step.
+    """
+    return torch.compile(_by_formula, options={"coordinate_descent_tuning": True}) if compiled else grad_and_value(weighted_loss)
+
+
+def _by_formula(
+    scores: Float[Tensor, "batch n V"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"] | None
+) -> tuple[Float[Tensor, "batch n V"], Float[Tensor, ""]]:
+    """With σ_k = w_k / Σ w: the loss −Σ_k σ_k log softmax(z_k)[x_k], and its gradient at row k of the scores, σ_k (softmax(z_k) − e_{x_k}).
+    (T-cross-entropy-gradient)
+    """
+    z, x = scores.flatten(0, -2), tokens.flatten()[:, None]
+    z = z.to(torch.promote_types(z.dtype, torch.float32))
+    sigma: Tensor | float = 1 / len(x) if weights is None else (weights / weights.sum()).flatten()[:, None]
+    log_sum = z.logsumexp(-1, keepdim=True)
+    loss = (sigma * (log_sum - z.gather(-1, x))).sum()
+    e = (torch.arange(z.shape[-1], device=z.device) == x).to(z.dtype)
+    gradient = sigma * ((z - log_sum).exp() - e)
+    return gradient.to(scores.dtype).view_as(scores), loss
+
+
 class RecordedStep:
     """`train_step` for batches of one shape, each processed at once: the gradient of the loss, clipped to length `config.clip`, and the
     optimizer's update. With `weighted`, each token has a weight.
@@ -128,24 +154,30 @@ class RecordedStep:
         leaves = {name: nn.Parameter(w.detach()) for name, w in self.parameters.items()}  # for this step alone, as a recording requires
         with torch.autocast(self.read.device.type, torch.bfloat16, c.dtype == "bfloat16"):
             scores = functional_call(self.model, leaves, (self.read,))
-            loss = loss_function(c.compile)(scores, self.tokens, self.weights)
-        strict = loss * (1 + 0 * loss.detach())  # NaN for ∞, as in `train_step`
-        for w, gradient in zip(self.parameters.values(), torch.autograd.grad(strict, list(leaves.values()))):
+        by_scores, loss = _loss_and_gradient(c.compile)(scores.detach(), self.tokens, self.weights)
+        gradients = torch.autograd.grad(scores, list(leaves.values()), by_scores)
+        for w, gradient in zip(self.parameters.values(), gradients):
             w.grad = gradient
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), c.clip)
-        self._move(norm.isfinite())
-        return torch.stack((loss.detach(), norm))
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm = norm * (1 + 0 * loss)  # NaN where the loss is ∞, as in `train_step`
+        self._move(norm)
+        return torch.stack((loss, norm))
 
-    def _move(self, finite: Bool[Tensor, ""]) -> None:
+    def _move(self, norm: Float[Tensor, ""]) -> None:
+        """The optimizer's step with the gradient clipped. AdamW's kernel reads both numbers that torch's GradScaler would set: what to divide
+        by, and whether to stay. So nothing waits for the device.
+        """
         optimizer: Any = self.optimizer
+        excess = ((norm + 1e-6) / self.config.clip).clamp(min=1)
         if not getattr(optimizer, "_step_supports_amp_scaling", False):
+            torch._foreach_mul_([w.grad for w in self.parameters.values() if w.grad is not None], 1 / excess)
             optimizer.step()
             return
-        optimizer.found_inf = (~finite).float()  # what torch's GradScaler sets, too: the kernel reads it, so that nothing waits for the device
+        optimizer.grad_scale, optimizer.found_inf = excess.float(), (~norm.isfinite()).float()
         try:
             optimizer.step()
         finally:
-            del optimizer.found_inf
+            del optimizer.grad_scale, optimizer.found_inf
 
     def _record(self) -> torch.cuda.CUDAGraph:
         for group in self.optimizer.param_groups:

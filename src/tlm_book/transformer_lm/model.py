@@ -153,7 +153,7 @@ def _in_autocast(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     (float16 could overflow.)
     """
     kind = x.device.type
-    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    on = kind != "meta" and torch.is_autocast_enabled(kind)  # meta tensors know none
     half = on and torch.get_autocast_dtype(kind) == torch.bfloat16
     return x.bfloat16() if half and x.dtype == torch.float32 else x
 
