@@ -117,7 +117,7 @@ def run_with_cache(
         return result
 
     with ExitStack() as stack:
-        if "torch._dynamo" in sys.modules:  # a compiled part is run as it was written
+        if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):  # a compiled part is run as it was written; since torch 2.6
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         _watch({name: place for name, place in places.items() if name in kept or name in hooked}, see, stack)
         logits = model.forward(tokens)

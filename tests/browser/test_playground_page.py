@@ -266,7 +266,6 @@ def test_what_is_read_of_a_text_too_long_is_said(show, small):
     assert "are read" not in said.inner_text()
     page.get_by_role("button", name="write on").click()
     page.get_by_text("The context was full: its first half is forgotten.").wait_for()
-    page.get_by_role("button", name="stop").click()
 
 
 @pytest.mark.parametrize("choices", [{}, {"temperature": 2.0, "top_k": 20}, {"top_p": 0.7}], ids=["plain", "hot", "top-p"])

@@ -38,7 +38,8 @@ def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
     import torch.distributed.fsdp  # all of them need both
 
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    given = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    given = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+             "TORCHELASTIC_RESTART_COUNT": "0"}  # fmt: skip
     children = []
     for rank in range(processes):
         child = os.fork()

@@ -722,6 +722,8 @@ def test_without_a_network_the_error_says_what_to_do(monkeypatch, tmp_path):
         raise huggingface_hub.errors.LocalEntryNotFoundError("no connection\nmore")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")  # beside which there is no x
     with pytest.raises(ConnectionError, match=r"name_or_folder: got 'openai-community/gpt2' and no such files from the hub \(\['no connection'\]\), want a network"):
         load_gpt2("openai-community/gpt2")
     with pytest.raises(ConnectionError):

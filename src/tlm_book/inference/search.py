@@ -144,7 +144,7 @@ def beams(
         expects_finite(z.amax(-1))
         gain = z.double().log_softmax(-1).view(B, -1, V)
         gain[over] = -math.inf
-        gain[over, 0] = 0  # a hypothesis that is over stays as it is: one candidate
+        gain[..., 0][over] = 0  # a hypothesis that is over stays as it is: one candidate
         log_p = (log_p[..., None] + gain).flatten(1)
         length = (length + ~over).repeat_interleave(V, 1)
         value = log_p / length**length_penalty

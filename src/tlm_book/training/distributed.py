@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import distributed, nn
 
-from tlm_book.checks import expects_one_of
+from tlm_book.checks import expects, expects_one_of
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = ["PARALLEL", "DistContext", "choose_device", "parallelize", "dist_context"]
@@ -79,15 +79,16 @@ def dist_context(device: str) -> Iterator[DistContext]:
 
 
 def parallelize(model: TransformerLM, dist: DistContext, parallel: str) -> nn.Module:
-    """The model as this process holds it: whole ("ddp") or its share of each block ("fsdp"). ValueError for another choice."""
+    """The model as this process holds it: whole ("ddp") or its share of each block ("fsdp", from torch 2.6 on). ValueError for another choice."""
     expects_one_of("parallel", parallel, PARALLEL)
     if dist.world_size == 1:
         return model
     if parallel == "ddp":
         return nn.parallel.DistributedDataParallel(model)
-    from torch.distributed.fsdp import fully_shard  # takes two seconds to import
+    from torch.distributed import fsdp  # takes two seconds to import
 
+    expects(hasattr(fsdp, "fully_shard"), "parallel", f"'fsdp' with torch {torch.__version__}", "torch 2.6 or newer")
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)  # changes the model in place, and returns it
+        fsdp.fully_shard(block)
+    fsdp.fully_shard(model)  # changes the model in place, and returns it
     return model
