@@ -166,7 +166,9 @@ PARTS = {"agreement": lambda options: agreement(DEVICE), "training": training, "
 def together(found: harness.Entries, part: str, columns: tuple[str, ...]) -> str:
     """A part's rows on all GPUs as one table, with where and when they were measured."""
     those = {gpu: report for gpu, report in found.items() if report.get(part)}
-    rows = [{"GPU": gpu.removeprefix("NVIDIA ")} | {key: row.get(key) for key in columns} for gpu, report in those.items() for row in report[part]]
+    models = {gpu: gpu.removeprefix("NVIDIA ").split()[0] for gpu in found}  # "H100" of "NVIDIA H100 80GB HBM3"
+    models = models if len(set(models.values())) == len(found) else {gpu: gpu for gpu in found}
+    rows = [{"GPU": models[gpu]} | {key: row.get(key) for key in columns} for gpu, report in those.items() for row in report[part]]
     return f"{harness.table(rows)}\n\n{harness.measured(those)}\n\n" if rows else ""
 
 
