@@ -27,6 +27,7 @@ NUMBER = re.compile(
 )
 PACKED = re.compile(r'(?<="weights":\[")[A-Za-z0-9+/=]+')  # a viewer's weights, a byte each
 NAME = re.compile(r'(?<=")[0-9a-f]{12}(?=")')  # a picture's name, in quotes: made from its numbers, which are compared themselves
+ONE_PYTHON = re.compile(r"^\S*_dynamo/guards\.py:\d+: RuntimeWarning: Guards may run slower on Python .*\n.*\n?", re.MULTILINE)  # torch, of 3.13.0 alone
 HOLE = "◊"
 SILENT = {"metadata", "traceback", "prompt_number", "output_type", "name", "execution_count", "transient"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -112,7 +113,8 @@ def texts(outputs: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for output in outputs:
         if output["output_type"] == "stream":
-            found[output["name"]] = ["".join(found.get(output["name"], [])) + joined(output["text"])]
+            if text := ONE_PYTHON.sub("", joined(output["text"])):
+                found[output["name"]] = ["".join(found.get(output["name"], [])) + text]
             continue
         for key, value in {**output, **output.get("data", {})}.items():
             if key not in SILENT | PICTURES | {"data", WIDGET}:

@@ -116,6 +116,14 @@ def test_kinds_and_numbers_of_outputs():
     assert differences([error], [error | {"evalue": "n: got 4"}]) and differences([error], [error | {"ename": "TypeError"}])
 
 
+def test_what_torch_says_of_one_python_is_no_output_of_a_cell():
+    said = "/x/torch/_dynamo/guards.py:1343: RuntimeWarning: Guards may run slower on Python 3.13.0. Consider upgrading to Python 3.13.1+.\n  warnings.warn(\n"
+    assert not differences([], [stream(said, "stderr")])
+    assert not differences([stream("a\n", "stderr")], [stream("a\n" + said, "stderr")])
+    assert differences([], [stream(said + "/x/y.py:1: RuntimeWarning: overflow\n  f()\n", "stderr")])
+    assert differences([], [stream(said.replace("Guards", "Others"), "stderr")])
+
+
 def viewer(weights, name="0123456789ab"):
     packed = base64.b64encode(np.array(weights, np.uint8).tobytes()).decode()
     return f'<div data-tlm-attention="{name}"></div> {{"entropy":[0.5],"weights":["{packed}"]}} [x="{name}"]'
