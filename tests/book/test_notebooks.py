@@ -1,10 +1,13 @@
 """The notebooks as files: run whole and in order, clean of machines and times, readable without the site."""
 
+import ast
 import json
 import re
+import warnings
 
 import chapters as book
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 PAGES = book.table_of_contents()
 MACHINE = re.compile(r"/(?:root|home|tmp|Users|work|var)/\w|\bat 0x[0-9a-f]{6,}|ipykernel_\d+")
@@ -27,6 +30,16 @@ def test_outputs_are_clean(name):
             if "image/png" not in text:
                 assert not MACHINE.search(text), f"{name}: a path, an address or a process id in an output: {MACHINE.search(text)[0]}"
             assert "application/vnd.jupyter.widget-view+json" not in text, f"{name}: a widget view without its kernel"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_sources_compile_without_a_warning(name):
+    """Newer versions of Python print under a cell what older ones do not say, such as that a string has an invalid escape sequence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for cell in book.read(name).cells:
+            if cell.cell_type == "code":
+                compile(TransformerManager().transform_cell(cell.source), f"{name}: {cell.id}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize("name", PAGES)
