@@ -4,7 +4,7 @@
 
 Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours recorded, ours and theirs in turn: tokens a second, and the operations of their products of matrices
 as a share of the dense bfloat16 peak, by the data sheet if it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
-greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache; the limit is the time to read every weight once, by the data sheet. Memory: the most that is allocated on the GPU, weights and states included.
+greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache; the limit is that of reading every weight once, by the data sheet. Memory: the most that is allocated on the GPU, weights and states included.
 Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
 
 Writes gpu.json with one entry for each GPU, and gpu.md. With --only, what else was measured in the same way on the same day is kept. Status 1 without a GPU.
@@ -25,7 +25,6 @@ SIZE = "GPT-2 124M"
 GOALS = {"nanoGPT": 1.1, "share of the peak": 0.45, "decoding at batch 1": 5.0}
 PEERS = ("nanoGPT", "Hugging Face, fused GELU")  # the fastest of each activation
 PROMPT, NEW, BATCHES = 16, 256, (1, 64)
-WIDTHS = {"float32": 4, "bfloat16": 2}  # bytes of a number
 BANDWIDTHS = {"H100 80GB HBM3": 3.35e12, "H200": 4.8e12, "A100-SXM4-80GB": 2.04e12}  # bytes a second from memory, by the data sheets
 SMALL = {"d_model": 32, "d_ff": 48, "n_layers": 2, "n_heads": 4, "max_len": 16}
 FAMILY = {"qwen2": {"n_kv_heads": 2}, "qwen3": {"n_kv_heads": 2}, "mistral": {"n_kv_heads": 2, "window": 3}, "mixtral": {"n_kv_heads": 2, "n_experts": 3}, "gemma": {"n_kv_heads": 1}}
@@ -117,8 +116,9 @@ def limit(gpu: str, texts: int, dtype: str) -> str:
     from tlm_book.transformer_lm import Config, count_parameters
 
     bandwidth = next((value for key, value in BANDWIDTHS.items() if key in gpu), None)
-    weights = count_parameters(Config.gpt2(50304)) - 1024 * 768  # of the positions' table a step reads one row
-    return f"{texts * bandwidth / (WIDTHS[dtype] * weights):,.0f}" if bandwidth else "not known"
+    c = Config.gpt2(50304)
+    weights = count_parameters(c) - c.max_len * c.d_model  # of the positions' table a step reads one row
+    return f"{texts * bandwidth / (getattr(torch, dtype).itemsize * weights):,.0f}" if bandwidth else "not known"
 
 
 def writing(options: argparse.Namespace) -> list[dict[str, object]]:
@@ -163,19 +163,19 @@ def text_of(report: harness.Report) -> str:
 PARTS = {"agreement": lambda options: agreement(DEVICE), "training": training, "decoding": writing}
 
 
-def together(found: harness.Entries, part: str, columns: tuple[str, ...]) -> str:
+def together(found: harness.Entries, title: str, part: str, columns: tuple[str, ...]) -> str:
     """A part's rows on all GPUs as one table, with where and when they were measured."""
     those = {gpu: report for gpu, report in found.items() if report.get(part)}
     models = {gpu: gpu.removeprefix("NVIDIA ").split()[0] for gpu in found}  # "H100" of "NVIDIA H100 80GB HBM3"
     models = models if len(set(models.values())) == len(found) else {gpu: gpu for gpu in found}
     rows = [{"GPU": models[gpu]} | {key: row.get(key) for key in columns} for gpu, report in those.items() for row in report[part]]
-    return f"{harness.table(rows)}\n\n{harness.measured(those)}\n\n" if rows else ""
+    return f"{SIZE}: {title}.\n\n{harness.table(rows)}\n\n{harness.measured(those)}\n\n" if rows else ""
 
 
 def page(found: harness.Entries) -> str:
     """The GPUs in one table for training and one for writing, and then everything, GPU by GPU."""
-    both = f"{SIZE}: a training step.\n\n" + together(found, "training", ("beside", "ours, ms", "theirs, ms", "theirs / ours", "share of the peak"))
-    both += f"{SIZE}: writing.\n\n" + together(found, "decoding", ("texts", "type", "tokens a second", "limit", "theirs / ours"))
+    both = together(found, "a training step", "training", ("beside", "ours, ms", "theirs, ms", "theirs / ours", "share of the peak"))
+    both += together(found, "writing", "decoding", ("texts", "type", "tokens a second", "limit", "theirs / ours"))
     return both + harness.sections(found, text_of)
 
 

@@ -160,17 +160,17 @@ class RecordedStep:
             w.grad = gradient
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         norm = norm * (1 + 0 * loss)  # NaN where the loss is ∞, as in `train_step`
-        self._move(norm)
+        self._move(gradients, norm)
         return torch.stack((loss, norm))
 
-    def _move(self, norm: Float[Tensor, ""]) -> None:
+    def _move(self, gradients: tuple[Tensor, ...], norm: Float[Tensor, ""]) -> None:
         """The optimizer's step with the gradient clipped. AdamW's kernel reads both numbers that torch's GradScaler would set: what to divide
         by, and whether to stay. So nothing waits for the device.
         """
         optimizer: Any = self.optimizer
         excess = ((norm + 1e-6) / self.config.clip).clamp(min=1)
         if not getattr(optimizer, "_step_supports_amp_scaling", False):
-            torch._foreach_mul_([w.grad for w in self.parameters.values() if w.grad is not None], 1 / excess)
+            torch._foreach_mul_(gradients, 1 / excess)
             optimizer.step()
             return
         optimizer.grad_scale, optimizer.found_inf = excess.float(), (~norm.isfinite()).float()
