@@ -35,8 +35,7 @@ PROMPT, NEW, CONTEXT = 16, 256, 1040
 ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")
 BATCHES, BATCH_NEW = (1, 4, 16, 64), 64
 BITS = {"float32": None, "bfloat16": "bfloat16", "int8": "int8"}
-FEW = {"writing": ("ratio", "tokens/s", "limit, tokens/s"), "batches": ("ours, tokens/s", "ratio"), "fewer bits": ("gain", "off by")}
-COLUMNS = ("ours, ms", "theirs, ms", "ratio", "by processor time", "tokens/s", "limit, tokens/s", "of the limit")
+FEW = {"batches": ("ours, tokens/s", "ratio"), "fewer bits": ("gain", "off by", "same tokens")}
 LENGTHS = (64, 128, 256, 512, 1024)
 
 
@@ -174,21 +173,32 @@ def by_length(report: harness.Report) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
+def by_machine(entries: harness.Entries) -> list[dict[str, object]]:
+    """One row for each machine and size: our speed and its limit in the run beside their first activation, and the ratio for both."""
+    found: list[dict[str, object]] = []
+    for name, short in harness.short_names(entries).items():
+        for size in SIZES:
+            usual, fused = (row for row in entries[name]["writing"] if row["size"] == size)
+            found.append({"processor": short, "size": size, "tokens/s": usual["tokens/s"], "limit": usual.get("limit, tokens/s"), "theirs / ours": usual["ratio"]})
+            found[-1]["with fused GELU"] = fused["ratio"]
+    return found
+
+
 def page(entries: harness.Entries) -> str:
-    """The machines side by side, and what else was found on each."""
+    """The machines one below the other or side by side, and what else was found on each."""
     side = lambda what, keys, columns: harness.abreast({name: report.get(what, []) for name, report in entries.items()}, keys, columns, FEW[what])
-    text = f"{NEW} tokens after {PROMPT}, one text; ratio: theirs / ours; limit: a plain sum over the weights.\n\n"
-    text += f"{harness.table(side('writing', ('size', 'their activation'), COLUMNS))}\n\n{harness.measured(entries)}\n\n"
+    text = f"{NEW} tokens after {PROMPT}, one text; limit: a plain sum over the weights.\n\n"
+    text += f"{harness.table(by_machine(entries))}\n\n{harness.measured(entries)}\n\n"
     if any(report.get("batches") for report in entries.values()):
         text += f"{BATCH_NEW} tokens after {PROMPT} in each of several texts.\n\n"
         text += f"{harness.table(side('batches', ('texts', 'size'), ('ours, tokens/s', 'theirs, tokens/s', 'ratio')))}\n\n"
         text += "Weights in fewer bits: how far the scores after the prompt are off at most (1: as far as they spread), and for how many tokens the text is the same.\n\n"
         text += f"{harness.table(side('fewer bits', ('weights', 'size'), ('ms', 'gain', 'off by', 'same tokens')))}\n\n"
-    return text + harness.sections(entries, lambda report: said(report, alone=len(entries) == 1))
+    return text + harness.sections(entries, said)
 
 
-def said(report: harness.Report, alone: bool) -> str:
-    text = "" if alone else f"One text, all figures.\n\n{harness.table(report['writing'])}\n\n"
+def said(report: harness.Report) -> str:
+    text = f"One text, all figures; ratio: theirs / ours.\n\n{harness.table(report['writing'])}\n\n"
     if report.get("forms"):
         text += f"Milliseconds of one product of a row of each text at L, from memory, in each form.\n\n{harness.table(report['forms'])}\n\n"
     text += f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n"

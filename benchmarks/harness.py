@@ -7,7 +7,7 @@
     write(options.out, "name", report, text_of, draw)
 
 One entry for each machine. NAME.json is {"entries": {machine: report}}: the key is the GPU's name where one was measured, else the processor's
-with the number of cores ("AMD EPYC, 2 cores", "NVIDIA H200"). A run replaces the entry of its own machine and leaves the others, so figures of
+with its vector instructions (processors of one name may differ in them) and the number of cores ("AMD EPYC (AVX2), 2 cores", "NVIDIA H200"). A run replaces the entry of its own machine and leaves the others, so figures of
 several machines gather in one file. A report holds "machine" (what `torch_machine` or `machine` says: date, processor, cores, blas, gpu, versions), "rounds",
 and what the benchmark found: lists of rows (`table` writes them), numbers, sentences; nothing else is needed to write it again.
 
@@ -27,7 +27,7 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -145,11 +145,17 @@ def processor_flags() -> set[str]:
     return set(next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "").split())
 
 
+def vectors(flags: set[str]) -> str:
+    """The widest vector instructions of an x86 processor: "AVX-512", "AVX2", or "" where neither is known of."""
+    return "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
+
+
 def machine(**more: object) -> dict[str, object]:
-    """The date, the processor, its cores and Python; `more`, such as versions of libraries, is added."""
+    """The date, the processor with its vector instructions and cores, and Python; `more`, such as versions of libraries, is added."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     today = datetime.date.today().isoformat()
-    return {"date": today, "processor": processor_name(), "cores": cores, "python": platform.python_version(), **more}
+    processor = {"processor": processor_name(), "vectors": vectors(processor_flags()), "cores": cores}
+    return {"date": today, **processor, "python": platform.python_version(), **more}
 
 
 def torch_machine(device: str = "cpu", **more: object) -> dict[str, object]:
@@ -176,7 +182,7 @@ def blas() -> str:
 
 def about(facts: Mapping[str, object]) -> str:
     """The machine as one line of text."""
-    return ", ".join(str(fact) if fact == NO_GPU else f"{name} {fact}" for name, fact in facts.items())
+    return ", ".join(str(fact) if fact == NO_GPU else f"{name} {fact}" for name, fact in facts.items() if fact != "")
 
 
 # What is written
@@ -219,9 +225,10 @@ Entries = dict[str, Report]  # by the machine's name
 
 
 def entry_name(facts: Mapping[str, object]) -> str:
-    """The key of a machine's entry: its GPU where one was measured, else processor and cores."""
+    """The key of a machine's entry: its GPU where one was measured, else processor, vector instructions (where they were written down) and cores."""
     gpu = str(facts.get("gpu", NO_GPU))
-    return f"{facts['processor']}, {facts['cores']} cores" if gpu == NO_GPU else gpu
+    vectors_ = f" ({facts['vectors']})" if facts.get("vectors") else ""
+    return f"{facts['processor']}{vectors_}, {facts['cores']} cores" if gpu == NO_GPU else gpu
 
 
 def entries(folder: Path, name: str) -> Entries:
@@ -241,10 +248,13 @@ def measured(found: Entries) -> str:
     return "Measured on " + "; ".join(f"{name}, {report['machine']['date']}" for name, report in found.items()) + "."
 
 
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """The machines' names without trademarks and cores, if they still differ then: "Intel(R) Xeon(R) Processor, 2 cores" is "Intel Xeon"."""
-    shorts = {name: " ".join(re.sub(r"\((R|TM)\)|Processor|, \d+ cores", " ", name).split()) for name in names}
-    return shorts if len(set(shorts.values())) == len(shorts) else dict(zip(shorts, shorts))
+def short_names(names: Collection[str]) -> dict[str, str]:
+    """Each machine's name without trademarks, vector instructions and cores, as far as it is still the only one of that name:
+    "Intel(R) Xeon(R) Processor (AVX-512), 2 cores" is "Intel Xeon"."""
+    trademarks, vectors_, cores = r"\((?:R|TM)\)|Processor", r"\(AVX[-\w]*\)", r", \d+ cores"
+    levels = [f"{trademarks}|{vectors_}|{cores}", f"{trademarks}|{cores}", "$"]
+    shorts = [{name: " ".join(re.sub(dropped, " ", name).split()) for name in names} for dropped in levels]
+    return {name: next(short[name] for short in shorts if [*short.values()].count(short[name]) == 1) for name in names}
 
 
 def abreast(

@@ -485,18 +485,22 @@ def share_line(rows: list[dict], peak: float, gpu: str, dtype: str) -> str:
     return "Our training step, " + "; ".join(lines) + "."
 
 
-COLUMNS = {"side": ("ours, ms", "theirs, ms", "theirs / ours", "in processor time"), "steps": ("S, ms", "S: gain", "L, ms", "L: gain")}
+COLUMNS = ("ours, ms", "theirs, ms", "theirs / ours", "in processor time")
 
 
 def page(entries: harness.Entries) -> str:
     """The machines side by side, and what else was said of each."""
-    tables = {what: {name: report[what] for name, report in entries.items()} for what in COLUMNS}
-    side = harness.abreast(tables["side"], ("size", "what", "beside"), COLUMNS["side"], ("ours, ms", "theirs / ours"))
+    side = harness.abreast({name: report["side"] for name, report in entries.items()}, ("size", "what", "beside"), COLUMNS, ("ours, ms", "theirs / ours"))
     parts = [f"One training step and one forward pass, float32 (GPT-2 124M: bfloat16). Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(side)}"]
-    if any(tables["steps"].values()):
-        steps = harness.abreast(tables["steps"], ("step",), COLUMNS["steps"], ("S: gain", "L: gain"))
+    gains = {
+        name: [{"step": row["step"]} | {size: row.get(f"{size}: gain") for size in ("S", "L")} for row in report["steps"]]
+        for name, report in entries.items()
+    }
+    if any(gains.values()):
+        steps = harness.abreast(gains, ("step",), ("S", "L"))
         steps.sort(key=lambda row: [*STEPS, "all together"].index(row["step"]))
-        parts.append(f"From the plain version to the fast one, one training step (tanh form of GELU).\n\n{harness.table(steps)}\n\n{harness.measured(entries)}")
+        head = "From the plain version to the fast one, one training step (tanh form of GELU): the gain of each step over the line above."
+        parts.append(f"{head}\n\n{harness.table(steps)}\n\n{harness.measured(entries)}")
     return "\n\n".join([*parts, harness.sections(entries, said)])
 
 

@@ -54,7 +54,11 @@ def test_table_and_files(tmp_path, capsys):
     assert (folder / "name.md").read_text() == "## Some(R) Processor, 2 cores\n\nx is 3\n\n## A GPU\n\nx is 5\n"
     assert "<svg" in (folder / "name.svg").read_text() and "A GPU" in (folder / "name.svg").read_text()
     facts = harness.torch_machine("cpu", peer="1.0")
-    assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "cores", "threads", "torch", "blas", "peer"} <= facts.keys()
+    assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "vectors", "cores", "threads", "torch", "blas", "peer"} <= facts.keys()
+    assert [harness.vectors(flags) for flags in ({"avx", "avx2", "avx512f"}, {"avx", "avx2"}, {"asimd"})] == ["AVX-512", "AVX2", ""]
+    named = {"processor": "P", "vectors": "AVX2", "cores": 2}
+    assert harness.entry_name(named) == "P (AVX2), 2 cores" and harness.entry_name(named | {"vectors": ""}) == "P, 2 cores"
+    assert harness.about(named | {"vectors": ""}) == "processor P, cores 2"
     assert "x is 5" in capsys.readouterr().out
 
 
@@ -70,6 +74,8 @@ def test_machines_side_by_side():
     assert harness.abreast({"A": more}, ("size",), ("ms", "more"), few=("ms",)) == more
     assert harness.abreast({"A": more, "B": second}, ("size",), ("ms", "more"), few=("ms",))[0] == {"size": "S", "A: ms": 1, "B: ms": None}
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
+    names = ["A(R) Processor (AVX-512), 2 cores", "B (AVX2), 2 cores", "B (AVX-512), 2 cores", "B"]
+    assert list(harness.short_names(names).values()) == ["A", "B (AVX2)", "B (AVX-512)", "B"]
 
 
 @pytest.fixture(scope="module")
@@ -173,35 +179,52 @@ def test_the_chapter_on_inference_says_what_was_measured():
     small, large = decoding.SIZES["S"], decoding.SIZES["L"]
     assert f"write {decoding.NEW} tokens after {decoding.PROMPT} given ones" in prose
     assert f"(S: {small['n_layers']} blocks of width {small['d_model']}, L: {large['n_layers']} of {large['d_model']})" in prose
-    report = harness.entries(ROOT / "benchmarks", "decoding")["AMD EPYC, 2 cores"]
-    of = lambda texts: [row["chosen"] for row in report["forms"] if row["texts"] == texts]
-    assert of(1).count("parts") > len(of(1)) / 2 and set(of(16)) == {"reordered"}
-    assert "on the EPYC below mostly `parts` for one text, `reordered` for sixteen" in prose
-    rows = report["fewer bits"]
-    gain = {row["weights"]: float(row["gain"].split()[0]) for row in rows}
-    alike = {row["weights"]: row["same tokens"] for row in rows}
-    assert alike["int8"] == 1 and "only the first token of L's text stayed the same with `int8`" in prose
-    assert f"the first {alike['bfloat16']} with `bfloat16`" in prose and f"`int8` was {gain['int8']:.1f} times as fast" in prose
-    assert gain["bfloat16"] < 1 and f"`bfloat16` only {gain['bfloat16']:.2f} times" in prose
+    reports = [harness.entries(ROOT / "benchmarks", "decoding")[f"AMD EPYC ({vectors}), 2 cores"] for vectors in ("AVX-512", "AVX2")]
+    for report in reports:
+        of = lambda texts: [row["chosen"] for row in report["forms"] if row["texts"] == texts]
+        assert of(1).count("parts") > len(of(1)) / 2 and of(16).count("reordered") > len(of(16)) / 2
+    assert "on the EPYCs below mostly `parts` for one text, `reordered` for sixteen" in prose
+    wide, narrow = ({row["weights"]: row for row in report["fewer bits"]} for report in reports)
+    gain = lambda row: float(row["gain"].split()[0])
+    assert wide["int8"]["same tokens"] == narrow["int8"]["same tokens"] == 1
+    assert "on both EPYCs, only the first token of L's text stayed the same with `int8`" in prose
+    assert wide["bfloat16"]["same tokens"] == narrow["bfloat16"]["same tokens"] == 20 and "the first 20 with `bfloat16`" in prose
+    assert f"{gain(wide['int8']):.1f}" == f"{gain(narrow['int8']):.1f}" and f"`int8` was {gain(wide['int8']):.1f} times as fast as float32 on both" in prose
+    assert f"`bfloat16` {gain(wide['bfloat16']):.2f} times with AVX-512 and {gain(narrow['bfloat16']):.2f} times with AVX2" in prose
 
 
 def test_the_chapters_say_what_was_measured_of_two_libraries():
     """How much quicker the second is, what a step gains from it, and how our step compares with the others."""
     entries = harness.entries(ROOT / "benchmarks", "speed")
-    report, prose = entries["AMD EPYC, 2 cores"], prose_of("training")
-    usual, other, narrow = (float(n.replace(",", "")) for n in re.findall(r"([\d,]+)(?: billion operations| with oneDNN)", report["libraries"]))
-    assert 1.9 < other / usual < 2.3 and "oneDNN is twice as fast in `float32`, too" in prose
-    assert 1 <= narrow / usual < 1.15 and "Confined to 256-bit registers it is hardly faster than MKL" in prose
-    (row,) = (row for row in report["steps"] if row["step"] == "products by the quicker library")
-    small, large = (1 / float(row[f"{size}: gain"].split()[0]) for size in ("S", "L"))
-    assert f"A training step there takes {large:.1f} to {small:.1f} times as long" in prose
-    llama = harness.entries(ROOT / "benchmarks", "llama")["AMD EPYC, 2 cores"]["rows"]
-    ours = {made["size"]: float(made["theirs / ours"].split()[0]) for made in llama if made["what"] == "training step"}
-    assert all(abs(ours[size] - 1 / part) < 0.1 for size, part in (("S", small), ("L", large)))
+    prose, first = prose_of("training"), lambda cell: float(cell.split()[0])
+    llama = harness.entries(ROOT / "benchmarks", "llama")
+    speeds, gains = {}, {}
+    for vectors in ("AVX-512", "AVX2"):
+        name = f"AMD EPYC ({vectors}), 2 cores"
+        found = re.findall(r"([\d,]+)(?: billion operations| with oneDNN)", entries[name]["libraries"])
+        speeds[vectors] = [float(number.replace(",", "")) for number in found]
+        (row,) = (row for row in entries[name]["steps"] if row["step"] == "products by the quicker library")
+        gains[vectors] = {size: first(row[f"{size}: gain"]) for size in ("S", "L")}
+        ours = {made["size"]: first(made["theirs / ours"]) for made in llama[name]["rows"] if made["what"] == "training step"}
+        assert all(abs(ours[size] - gain) < 0.1 for size, gain in gains[vectors].items())
+    usual, other, narrow = speeds["AVX-512"]
+    assert 1.9 < other / usual < 2.3 and "with registers of 512 bits (AVX-512) oneDNN is twice as fast in `float32`, too" in prose
+    assert 1 <= narrow / usual < 1.15 and "Confined to 256 bits it is hardly faster than MKL" in prose
+    usual, other, _ = speeds["AVX2"]
+    assert 0.8 < other / usual < 1.25 and "without them (AVX2) the two are about equally fast" in prose
+    assert all(0.95 < gain < 1.05 for gain in gains["AVX2"].values()) and "on the processor without AVX-512 they are equally fast" in prose_of("transformer_lm")
+    small, large = (1 / gains["AVX-512"][size] for size in ("S", "L"))
+    assert f"With AVX-512 a training step then takes {large:.1f} to {small:.1f} times as long" in prose
     assert "In training ours is faster by about what [the library gains]" in prose_of("pretrained")
-    beside = [float(row["theirs / ours"].split()[0]) for row in report["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]
+    beside = {
+        name: [first(row["theirs / ours"]) for row in entry["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]
+        for name, entry in entries.items()
+    }
+    wide = beside.pop("AMD EPYC (AVX-512), 2 cores")
+    rest = [ratio for ratios in beside.values() for ratio in ratios]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"on an AMD EPYC a step is {min(beside):.1f} to {max(beside):.1f} times as fast as nanoGPT's" in readme
+    assert f"on an AMD EPYC with AVX-512 a step is {min(wide):.1f} to {max(wide):.1f} times as fast as nanoGPT's" in readme
+    assert f"on two other processors {min(rest):.1f} to {max(rest):.1f} times" in readme and len(beside) == 2
     takes = [1 / float(row["theirs / ours"].split()[0]) for entry in entries.values() for row in entry["side"] if row["what"] == "training step"]
     assert f"our step takes {min(takes):.1f} to {max(takes):.0f} times as long as theirs" in prose_of("transformer_lm")
 
