@@ -146,8 +146,8 @@ def processor_flags() -> set[str]:
 
 
 def vectors(flags: set[str]) -> str:
-    """The widest vector instructions of an x86 processor: "AVX-512", "AVX2", or "" where neither is known of."""
-    return "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
+    """The widest vector instructions of an x86 processor: "AVX512", "AVX2", or "" where neither is known of."""
+    return "AVX512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
 
 
 def machine(**more: object) -> dict[str, object]:
@@ -250,8 +250,8 @@ def measured(found: Entries) -> str:
 
 def short_names(names: Collection[str]) -> dict[str, str]:
     """Each machine's name without trademarks, vector instructions and cores, as far as it is still the only one of that name:
-    "Intel(R) Xeon(R) Processor (AVX-512), 2 cores" is "Intel Xeon"."""
-    trademarks, vectors_, cores = r"\((?:R|TM)\)|Processor", r"\(AVX[-\w]*\)", r", \d+ cores"
+    "Intel(R) Xeon(R) Processor (AVX512), 2 cores" is "Intel Xeon"."""
+    trademarks, vectors_, cores = r"\((?:R|TM)\)|Processor", r"\(AVX\w*\)", r", \d+ cores"
     levels = [f"{trademarks}|{vectors_}|{cores}", f"{trademarks}|{cores}", "$"]
     shorts = [{name: " ".join(re.sub(dropped, " ", name).split()) for name in names} for dropped in levels]
     return {name: next(short[name] for short in shorts if [*short.values()].count(short[name]) == 1) for name in names}

@@ -2,9 +2,8 @@
 
     python benchmarks/quoting.py
 
-In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is a table of that report, with the line
-that says where and when it was measured: the table that begins with the same column as the one that stands there now, or else the first. If a
-report has several such tables, a number after the name, counted from 1, says which: <!-- begin: benchmarks/NAME.md 2 -->.
+In a chapter, what stands between <!-- begin: benchmarks/NAME.md --> and <!-- end: benchmarks/NAME.md --> is the first table of that report, with the
+line that says where and when it was measured; a number after the name, counted from 1, means another: <!-- begin: benchmarks/NAME.md 2 -->.
 """
 
 import json
@@ -27,12 +26,9 @@ def quoted(text: str) -> str:
     """A page with the tables as they now stand in the reports."""
 
     def table(found: re.Match[str]) -> str:
-        begin, name, number, old, end = found.groups()
-        if not (made := tables(name)):
-            return found[0]
-        column = lambda table: table.split("|")[1].strip() if "|" in table else None
-        same = [one for one in made if column(one) == column(old)]
-        return begin + (made[int(number) - 1] if number else (same or made)[0]).rstrip("\n") + end
+        begin, name, number, _, end = found.groups()
+        made = tables(name)
+        return begin + made[int(number or 1) - 1].rstrip("\n") + end if made else found[0]
 
     return QUOTED.sub(table, text)
 
