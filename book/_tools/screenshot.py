@@ -21,11 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
 PAGE, STATEMENT, WIDTH = "book/operators.html", "T-pattern-lemma", 760
 
-# Left, top, right and bottom of what stands between the statement and the end of the first cell after it.
+# Unfolds the first cell after the statement: left, top, right and bottom of what stands between the statement and the end of this cell.
 REGION = """name => {
   const box = document.getElementById(name);
   let cell = box;
   while (!cell.matches("div.cell")) cell = cell.nextElementSibling;
+  for (const part of cell.querySelectorAll("details")) part.open = true;
   const first = box.getBoundingClientRect();
   return [first.left - 12, first.top - 12, first.right + 12, cell.getBoundingClientRect().bottom + 12];
 }"""
