@@ -214,7 +214,7 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert 0.8 < other / usual < 1.25 and "without them (AVX2) the two are about equally fast" in prose
     assert all(0.95 < gain < 1.05 for gain in gains["AVX2"].values()) and "on the processor without AVX512 they are equally fast" in prose_of("transformer_lm")
     small, large = (1 / gains["AVX512"][size] for size in ("S", "L"))
-    assert f"With AVX512 a training step then takes {large:.1f} to {small:.1f} times as long" in prose
+    assert f"On the AMD processor with AVX512 a training step then takes {large:.1f} to {small:.1f} times as long" in prose
     assert "In training ours is faster by about what [the library gains]" in prose_of("pretrained")
     beside = {
         name: [first(row["theirs / ours"]) for row in entry["side"] if (row["what"], row["beside"]) == ("training step", "nanoGPT")]

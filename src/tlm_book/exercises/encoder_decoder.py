@@ -192,10 +192,10 @@ EXERCISES = [
                              ((1, 2, 3), (1, 2, 3)), ((4, 1, 2), (5, 1, 2)), ((1, 1, 2, 2), (2, 1))]],
         same_last_row,
         {
-            "The mean forgets the order: earlier tokens may change places.": lambda s, t: s == t,
-            "A mean knows shares, not numbers: let every token occur twice.": lambda s, t: s[-1] == t[-1] and sorted(s) == sorted(t),
+            "A weighted mean forgets the order: earlier tokens may change places.": lambda s, t: s == t,
+            "It knows shares, not numbers: let every token occur twice.": lambda s, t: s[-1] == t[-1] and sorted(s) == sorted(t),
             "The residual adds the row of the last token itself: the last tokens must be equal.": lambda s, t: shares(s) == shares(t),
-            "The earlier tokens are heard in the mean.": lambda s, t: s[-1] == t[-1],
+            "The earlier tokens are heard in the weighted mean.": lambda s, t: s[-1] == t[-1],
         },
     ),
 ]
