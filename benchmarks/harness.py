@@ -7,8 +7,8 @@
     write(options.out, "name", report, text_of, draw)
 
 One entry for each machine. NAME.json is {"entries": {machine: report}}: the key is the GPU's name where one was measured, else the processor's
-with its vector instructions (processors of one name may differ in them) and the number of cores ("AMD EPYC (AVX2), 2 cores", "NVIDIA H200"). A run replaces the entry of its own machine and leaves the others, so figures of
-several machines gather in one file. A report holds "machine" (what `torch_machine` or `machine` says: date, processor, cores, blas, gpu, versions), "rounds",
+with its vector instructions (processors of one name may differ in them) and the number of cores ("AMD EPYC (AVX2), 2 cores", "NVIDIA H200").
+A run replaces the entry of its own machine and leaves the others, so figures of several machines gather in one file. A report holds "machine" (what `torch_machine` or `machine` says: date, processor, cores, blas, gpu, versions), "rounds",
 and what the benchmark found: lists of rows (`table` writes them), numbers, sentences; nothing else is needed to write it again.
 
 NAME.md and NAME.svg are written from NAME.json alone, all entries together: `text_of(entries)` is the page, `draw(report, axes)` the panel of one entry.
