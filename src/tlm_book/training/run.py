@@ -1,12 +1,13 @@
 """From text to a saved model: the whole job, in memory or resumable, and its report. Written by hand."""
 
+import contextlib
 import dataclasses
 import math
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -312,8 +313,8 @@ def train_files(
     """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
 
     Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
-    `data`, `preset`, `begin`, `tokenizer` and `choices` (except `products`), if given, must be as before. A finished run is taken further if `steps` is larger: it goes on after its last step, at the learning
-    rate that a run of that many steps has there.
+    `data`, `preset`, `begin`, `tokenizer` and `choices` (except `products`), if given, must be as before. A finished run is taken further if `steps`
+    is larger: it goes on after its last step, at the learning rate that a run of that many steps has there.
 
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to start from: a folder that
     this function or `save` made, or (model, tokenizer), as `load_model` returns them; its tokenizer is kept, and without `data` the text is that
@@ -332,50 +333,56 @@ def train_files(
     expects(tokenizer is None or isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
     expects(tokenizer is None or "vocab_size" not in choices, "vocab_size", choices.get("vocab_size"), "none: the tokenizer has its own")
     expects_one_of("parallel", parallel, PARALLEL)
-    aim = aim_at(minutes, "steps" in choices, choose_device(device), began)
     if tensorboard:
         board_writer()  # raises if the package is missing
-    begun, finished = resume and (folder / JOB).is_file(), resume and (out / JOB).is_file()
-    if begun or finished:
-        has = f"none: the run in {str(folder if begun else out)!r} has its number of steps"
-        expects(minutes is None, "minutes", minutes, has)
-        aim = None
-    if begun:
-        job = read_job(folder)
-        job.expects_same(folder, data, preset, begin, choices)
-        if not job.further:
-            free_folder(out, "out")
-    elif finished:
-        job = read_job(out)
-        job.expects_same(out, data, preset, begin, {name: value for name, value in choices.items() if name != "steps"})
+    known = next((place for place in (folder, out) if resume and (place / JOB).is_file()), None)  # where the run to go on with has left its job
+    if known is not None:
+        expects(minutes is None, "minutes", minutes, f"none: the run in {str(known)!r} has its number of steps")
+        job, aim = _job_again(known, out, data, preset, begin, choices), None
     else:
+        aim = aim_at(minutes, "steps" in choices, choose_device(device), began)
         free_folder(out, "out")
         none = "none" if not resume else f"none, and no run in {str(folder)!r} or {str(out)!r} to go on with"
         expects(data is not None or begin is not None, "path", none, "a text file")
         job = new_job(data, preset, begin, choices, aim)
         if tokenizer is not None:
             job = dataclasses.replace(job, size=dataclasses.replace(job.size, vocab_size=len(tokenizer)))
-    with dist_context(device) as dist:
-        new = dist.rank == 0 and not folder.exists()
-        try:
-            if dist.rank == 0:
-                work = f"{str(folder)!r}, an interrupted run"
-                expects(new or resume, "folder", work, "none, or to resume it", FileExistsError)
-                if finished and not begun:
-                    expects_own(folder)
-                    shutil.rmtree(folder, ignore_errors=True)  # only the run's own files are left in it
-                    job = further(out, folder, choices.get("steps"))
-                folder.mkdir(parents=True, exist_ok=True)
-                with held(folder):
-                    prepare(folder, job, tokenizer, begin, tensorboard)
-                if plot:
-                    (folder / CURVES).touch()
-            dist.wait()
-            return _train_prepared(folder, out, read_job(folder).changed(choices), dist, parallel, keep, progress, watch, aim)
-        except BaseException:
-            if new and not checkpoints(folder):  # there is nothing to resume
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+    with dist_context(device) as dist, _nothing_left_if_new(folder, dist):
+        if dist.rank == 0:
+            work = f"{str(folder)!r}, an interrupted run"
+            expects(resume or not folder.exists(), "folder", work, "none, or to resume it", FileExistsError)
+            if known == out:
+                expects_own(folder)
+                shutil.rmtree(folder, ignore_errors=True)  # only the run's own files are left in it
+                job = further(out, folder, choices.get("steps"))
+            folder.mkdir(parents=True, exist_ok=True)
+            with held(folder):
+                prepare(folder, job, tokenizer, begin, tensorboard)
+            if plot:
+                (folder / CURVES).touch()
+        dist.wait()
+        return _train_prepared(folder, out, read_job(folder).changed(choices), dist, parallel, keep, progress, watch, aim)
+
+
+def _job_again(known: Path, out: Path, data: Paths | None, preset: str | None, begin: Begin | None, choices: dict[str, Any]) -> Job:
+    """The job that a run has left in the folder `known`: its work, or its model `out` if it is finished (then `steps` may differ). Errors as in `train_files`."""
+    job, finished = read_job(known), known == out
+    job.expects_same(known, data, preset, begin, {name: value for name, value in choices.items() if not (finished and name == "steps")})
+    if not finished and not job.further:
+        free_folder(out, "out")
+    return job
+
+
+@contextlib.contextmanager
+def _nothing_left_if_new(folder: Path, dist: DistContext) -> Iterator[None]:
+    """After an error, remove a folder that did not exist before, unless it holds a state from which the run can be resumed."""
+    new = dist.rank == 0 and not folder.exists()
+    try:
+        yield
+    except BaseException:
+        if new and not checkpoints(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _with_words(watch: Callable[[int, Any, Any], None], words: Any, step: int, model: Any) -> None:
