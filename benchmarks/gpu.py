@@ -7,7 +7,7 @@ as a share of the dense bfloat16 peak, by the data sheet if it is known, and of 
 greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache; the limit is that of reading every weight once, by the data sheet. Memory: the most that is allocated on the GPU, weights and states included.
 Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
 
-Writes gpu.json with one entry for each GPU, and gpu.md. With --only, what else was measured in the same way on the same day is kept. Status 1 without a GPU.
+Writes gpu.json with one entry for each GPU, and gpu.md. With --only, what else was measured in the same way is kept, with its date. Status 1 without a GPU.
 """
 
 import argparse
@@ -154,13 +154,18 @@ def text_of(report: harness.Report) -> str:
         "decoding": f"{NEW} tokens after {PROMPT}, greedily; tokens a second, and their limit if a step took as long as reading every weight once at the data sheet's bandwidth. Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
         "agreement": "Distance from the specification, as a part of its largest result.",
     }  # fmt: skip
-    where = harness.measured({harness.entry_name(report["machine"]): report})
-    parts = [f"{said}\n\n{harness.table(report[part])}\n\n{where}" for part, said in about.items() if report.get(part)]
+    where = {part: harness.measured({harness.entry_name(report["machine"]): dated(report, part)}) for part in report["dates"]}
+    parts = [f"{said}\n\n{harness.table(report[part])}\n\n{where[part]}" for part, said in about.items() if report.get(part)]
     ends = f"Medians of {report['rounds']} rounds in turn, ± half the distance of the quartiles; {harness.about(report['machine'])}."
     return "\n\n".join([*parts, *report.get("notes", []), ends]) + "\n"
 
 
 PARTS = {"agreement": lambda options: agreement(DEVICE), "training": training, "decoding": writing}
+
+
+def dated(report: harness.Report, part: str) -> harness.Report:
+    """The report with the date of one of its parts."""
+    return report | {"machine": report["machine"] | {"date": report["dates"][part]}}
 
 
 def together(found: harness.Entries, title: str, part: str, columns: tuple[str, ...]) -> str:
@@ -169,7 +174,8 @@ def together(found: harness.Entries, title: str, part: str, columns: tuple[str, 
     models = {gpu: gpu.removeprefix("NVIDIA ").split()[0] for gpu in found}  # "H100" of "NVIDIA H100 80GB HBM3"
     models = models if len(set(models.values())) == len(found) else {gpu: gpu for gpu in found}
     rows = [{"GPU": models[gpu]} | {key: row.get(key) for key in columns} for gpu, report in those.items() for row in report[part]]
-    return f"{SIZE}: {title}.\n\n{harness.table(rows)}\n\n{harness.measured(those)}\n\n" if rows else ""
+    where = harness.measured({gpu: dated(report, part) for gpu, report in those.items()})
+    return f"{SIZE}: {title}.\n\n{harness.table(rows)}\n\n{where}\n\n" if rows else ""
 
 
 def page(found: harness.Entries) -> str:
@@ -177,6 +183,15 @@ def page(found: harness.Entries) -> str:
     both = together(found, "a training step", "training", ("beside", "ours, ms", "theirs, ms", "theirs / ours", "share of the peak"))
     both += together(found, "writing", "decoding", ("texts", "type", "tokens a second", "limit", "theirs / ours"))
     return both + harness.sections(found, text_of)
+
+
+def begun(report: harness.Report, folder: Path) -> harness.Report:
+    """The report with those parts that were measured in the same way before, and their dates."""
+    undated = lambda report: report | {"machine": report["machine"] | {"date": None}}
+    kept = harness.entries(folder, "gpu").get(harness.entry_name(report["machine"]))
+    if kept is None or undated(report) != undated({name: kept.get(name) for name in report}):
+        return report | {"dates": {}}
+    return report | {name: kept[name] for name in (*PARTS, "dates") if name in kept}
 
 
 def main() -> int:
@@ -195,12 +210,9 @@ def main() -> int:
 
     transformers.logging.set_verbosity_error()
     machine = harness.torch_machine(DEVICE, transformers=transformers.__version__, cuda=torch.version.cuda)
-    report = {"machine": machine, "rounds": options.rounds, "batch": options.batch, "goals": GOALS}
-    kept = harness.entries(options.out, "gpu").get(harness.entry_name(machine), {})
-    if all(kept.get(name) == said for name, said in report.items()):
-        report |= {part: kept[part] for part in PARTS if part in kept}
+    report = begun({"machine": machine, "rounds": options.rounds, "batch": options.batch, "goals": GOALS}, options.out)
     for part in options.only:
-        report[part] = PARTS[part](options)
+        report[part], report["dates"] = PARTS[part](options), report["dates"] | {part: machine["date"]}
         harness.write(options.out, "gpu", report, page)
     return 0
 

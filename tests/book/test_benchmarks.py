@@ -239,7 +239,7 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     assert f"writes 256 tokens in {ours:.2f} seconds, Hugging Face's program in {theirs:.2f} (" in prose_of("transformer_lm")
     speeds = {(row["texts"], row["type"]): number(row["tokens a second"]) for row in report["decoding"]}
     gains = [round(speeds[64, dtype] / speeds[1, dtype]) for dtype in ("float32", "bfloat16")]
-    assert f"Sixty-four texts together are written {gains[0]} and {gains[1]} times as fast as one." in prose_of("inference")
+    assert f"On the H100, sixty-four texts together are written {gains[0]} and {gains[1]} times as fast as one." in prose_of("inference")
     assert report["batch"] == 48 and "steps of 48 windows of 1,024 tokens" in prose_of("training")
 
 

@@ -76,8 +76,14 @@ def test_the_report_of_a_gpu(tmp_path, monkeypatch):
     assert {row["preset"] for row in found} == set(PRESETS) and all(float(row["float32"]) < 1e-5 and float(row["bfloat16"]) < 0.05 for row in found)
     rows = [{"beside": "Hugging Face", "ours, ms": "1.0 ± 0.1"}]
     machine = {"date": "2026-11-22", "processor": "P", "cores": 16, "gpu": "A GPU"}
-    report = {"machine": machine, "rounds": 5, "batch": 16, "agreement": found, "training": rows, "decoding": [{"texts": 1}]}
+    parts = {"agreement": found, "training": rows, "decoding": [{"texts": 1}]}
+    way = {"machine": machine, "rounds": 5, "batch": 16, "goals": gpu.GOALS}
+    report = gpu.begun(way, tmp_path) | parts | {"dates": dict.fromkeys(parts, machine["date"]) | {"decoding": "2026-11-20"}}
     harness.write(tmp_path, "gpu", report, lambda entries: harness.sections(entries, gpu.text_of))
+    again = way | {"machine": machine | {"date": "2026-11-23"}}
+    assert gpu.begun(again, tmp_path) == report | again  # measured in the same way
+    assert gpu.begun(again | {"rounds": 6}, tmp_path) == again | {"rounds": 6, "dates": {}}
+    assert "A GPU, 2026-11-20." in gpu.page(harness.entries(tmp_path, "gpu")) and "A GPU, 2026-11-22." in gpu.text_of(report)
     assert list(harness.entries(tmp_path, "gpu")) == ["A GPU"]
     monkeypatch.setattr(quoting, "HERE", tmp_path)
     page = "<!-- begin: benchmarks/gpu.md 1 -->\n\nNot measured.\n\n<!-- end: benchmarks/gpu.md -->"

@@ -12,12 +12,8 @@ from tlm_book.loss import shift, weighted_loss
 from tlm_book.training import TrainConfig, optimizer_for, train, train_step
 from tlm_book.training import recorded as recording
 from tlm_book.training.checkpoint import put_state, state_of
-from tlm_book.training.recorded import (
-    RecordedStep,
-    StepTaker,
-    _by_formula,
-    _loss_and_gradient,
-)
+from tlm_book.training.loss_kernel import loss_and_gradient
+from tlm_book.training.recorded import RecordedStep, StepTaker
 from tlm_book.training.step import set_rate
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -95,20 +91,39 @@ def test_it_does_not_move_if_a_number_is_not_finite(bad, device):
     assert {float(state["step"]) for state in optimizer.state.values()} == {2.0} and not hasattr(optimizer, "found_inf")
 
 
+@needs_gpu
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype, within", [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
-def test_loss_and_gradient_by_formula_are_those_of_the_loss(dtype, within, weighted):
-    """Beside torch's in float64; the gradient has the type of the scores, the loss float32 at least."""
+@pytest.mark.parametrize("V", [11, 5003, 50304])  # less than a block; whole blocks and a rest; rows that begin at multiples of 16 bytes
+@pytest.mark.parametrize("dtype, within", [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+def test_the_kernel_gives_the_loss_and_its_gradient(dtype, within, V, weighted):
+    """Beside torch's in float64; the gradient has the type of the scores, the loss float32."""
     torch.manual_seed(0)
-    scores, tokens = (5 * torch.randn(3, 7, 11)).to(dtype), torch.randint(11, (3, 7))
-    weights = torch.rand(3, 7).double().round(decimals=1) if weighted else None  # some are 0
+    scores, tokens = (5 * torch.randn(3, 7, V, device="cuda")).to(dtype), torch.randint(V, (3, 7), device="cuda")
+    weights = torch.rand(3, 7, device="cuda").round(decimals=1) if weighted else None  # some are 0
     exact = scores.double().requires_grad_()
     loss = weighted_loss(exact, tokens, weights)
     (gradient,) = torch.autograd.grad(loss, exact)
-    for way in (_by_formula, _loss_and_gradient(False)):
-        found, value = way(scores, tokens, weights if weights is None or dtype == torch.float64 else weights.float())
-        assert found.dtype == dtype and value.dtype == torch.promote_types(dtype, torch.float32) and found.shape == scores.shape
-        assert abs(value - loss) < within * loss and (found - gradient).abs().max() < within * gradient.abs().max()
+    found, value = loss_and_gradient(scores, tokens, weights)
+    assert found.dtype == dtype and value.dtype == torch.float32 and found.shape == scores.shape
+    assert abs(value - loss) < 1e-5 * loss and (found - gradient).abs().max() < within * gradient.abs().max()
+    turned = scores.transpose(0, 1)  # rows that do not follow one another in memory
+    found, value = loss_and_gradient(turned, tokens.T, None if weights is None else weights.T)
+    assert abs(value - loss) < 1e-5 * loss and (found.transpose(0, 1) - gradient).abs().max() < within * gradient.abs().max()
+
+
+@needs_gpu
+def test_what_is_no_number_is_seen_in_the_loss():
+    """A token outside the vocabulary gives NaN, as a score that is NaN does; a score of −∞ is a probability of 0."""
+    scores, tokens = torch.zeros(1, 4, 11, device="cuda"), torch.tensor([[0, 1, 2, 3]], device="cuda")
+    assert loss_and_gradient(scores, tokens, None)[1].isfinite()
+    for bad in (-1, 11):
+        assert loss_and_gradient(scores, torch.where(tokens == 1, bad, tokens), None)[1].isnan()
+    scores[0, 0, 5] = torch.nan
+    assert loss_and_gradient(scores, tokens, None)[1].isnan()
+    scores[0, 0, 5] = -torch.inf
+    gradient, loss = loss_and_gradient(scores, tokens, None)
+    torch.testing.assert_close(loss, weighted_loss(scores, tokens))
+    assert gradient[0, 0, 5] == 0 and gradient.isfinite().all()
 
 
 def test_weights_come_with_a_step_that_has_them():
@@ -244,7 +259,6 @@ assert all((a - b).abs().mean() < 0.005 for a, b in zip(its, weights, strict=Tru
 ONE_GRAPH = """
 import torch
 from tlm_book.loss import weighted_loss
-from tlm_book.training.recorded import _by_formula
 from tlm_book.transformer_lm import Config, TransformerLM
 
 whole = lambda f: torch.compile(f, fullgraph=True, backend="eager")  # an error where there would be two
@@ -253,9 +267,8 @@ small = dict(d_model=16, d_ff=32, n_layers=2, n_heads=4, n_kv_heads=2, max_len=1
 with torch.autocast("cpu", torch.bfloat16):
     for name in ("wojcik", "gpt2", "llama", "qwen3"):
         scores = whole(TransformerLM(getattr(Config, name)(50, **small)))(x)
-for loss in (_by_formula, weighted_loss):
-    for weights in (None, torch.rand(2, 12)):
-        whole(loss)(scores, x, weights)
+for weights in (None, torch.rand(2, 12)):
+    whole(weighted_loss)(scores, x, weights)
 """
 
 

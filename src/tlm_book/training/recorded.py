@@ -3,7 +3,6 @@ one by one takes longer than running them; a recording starts them together. Wri
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +15,7 @@ from tlm_book.collector import collector_off
 from tlm_book.loss import weighted_loss
 from tlm_book.onednn import quick_products, quicker_library
 from tlm_book.training.config import TrainConfig
+from tlm_book.training.loss_kernel import fits, loss_and_gradient
 from tlm_book.training.step import train_step
 from tlm_book.transformer_lm import TransformerLM
 
@@ -77,30 +77,6 @@ def _on_gpu(rate: Any) -> bool:
     return isinstance(rate, Tensor) and rate.is_cuda
 
 
-@cache
-def _loss_and_gradient(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
-    """(scores, tokens, weights) ↦ (the gradient of `weighted_loss` by the scores, the loss). Compiled, both come from one kernel that reads the
-    scores once, and the compiler tries several sizes of it: these are by far the largest tensors of a step.
-    """
-    return torch.compile(_by_formula, options={"coordinate_descent_tuning": True}) if compiled else grad_and_value(weighted_loss)
-
-
-def _by_formula(
-    scores: Float[Tensor, "batch n V"], tokens: Int[Tensor, "batch n"], weights: Float[Tensor, "batch n"] | None
-) -> tuple[Float[Tensor, "batch n V"], Float[Tensor, ""]]:
-    """With σ_k = w_k / Σ w: the loss −Σ_k σ_k log softmax(z_k)[x_k], and its gradient at row k of the scores, σ_k (softmax(z_k) − e_{x_k}).
-    (T-cross-entropy-gradient)
-    """
-    z, x = scores.flatten(0, -2), tokens.flatten()[:, None]
-    z = z.to(torch.promote_types(z.dtype, torch.float32))
-    sigma: Tensor | float = 1 / len(x) if weights is None else (weights / weights.sum()).flatten()[:, None]
-    log_sum = z.logsumexp(-1, keepdim=True)
-    loss = (sigma * (log_sum - z.gather(-1, x))).sum()
-    e = (torch.arange(z.shape[-1], device=z.device) == x).to(z.dtype)
-    gradient = sigma * ((z - log_sum).exp() - e)
-    return gradient.to(scores.dtype).view_as(scores), loss
-
-
 class RecordedStep:
     """`train_step` for batches of one shape, each processed at once: the gradient of the loss, clipped to length `config.clip`, and the
     optimizer's update. With `weighted`, each token has a weight.
@@ -154,7 +130,8 @@ class RecordedStep:
         leaves = {name: nn.Parameter(w.detach()) for name, w in self.parameters.items()}  # for this step alone, as a recording requires
         with torch.autocast(self.read.device.type, torch.bfloat16, c.dtype == "bfloat16"):
             scores = functional_call(self.model, leaves, (self.read,))
-        by_scores, loss = _loss_and_gradient(c.compile)(scores.detach(), self.tokens, self.weights)
+        judge = loss_and_gradient if c.compile and fits(scores) else grad_and_value(weighted_loss)
+        by_scores, loss = judge(scores.detach(), self.tokens, self.weights)
         gradients = torch.autograd.grad(scores, list(leaves.values()), by_scores)
         for w, gradient in zip(self.parameters.values(), gradients):
             w.grad = gradient
