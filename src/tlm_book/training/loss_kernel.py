@@ -1,5 +1,5 @@
-"""The loss and its gradient at the scores, the largest arrays of a training step, in one kernel for an NVIDIA GPU. It reads each row twice; the second
-time most of it is still in the GPU's cache. Written by hand, in Triton, which comes with torch for GPUs.
+"""The loss and its gradient at the scores, the largest arrays of a training step, in one kernel for an NVIDIA GPU. It reads each row twice, the second
+time from the GPU's cache where that still holds it. Written by hand, in Triton, which comes with torch for GPUs.
 """
 
 from functools import cache
