@@ -56,6 +56,20 @@ def test_forms_take_the_threads_there_are():
         torch.set_num_threads(threads)
 
 
+def test_compiled_a_row_is_multiplied_as_a_column():
+    """Unless a form is named, and in whole numbers, for which there is no such form; several rows as usual."""
+    for form, want in (("auto", "column"), ("linear", "linear")):
+        products = Products(form, compiled=True)
+        made = products.add(*drawn((50, 33), torch.float32, True))
+        assert made.chosen == [made.form(want), *[made.form("linear")] * 3]
+    half, whole = (Products("auto", weights, compiled=True).add(*drawn((50, 33), torch.float32, True)) for weights in ("bfloat16", "int8"))
+    assert half.chosen[0] is half.form("column") and whole.chosen[0] is whole.form("widened")
+    assert str(products) == "products: linear"
+    products = Products(compiled=True)
+    products.add(*drawn((50, 33), torch.float32, False))
+    assert str(products) == "products: column for a row, else linear; nothing was tried"
+
+
 @pytest.mark.parametrize("form", STORED["int8"])
 def test_int8_is_off_by_half_a_step(form):
     for shape, rows in itertools.product([(5, 32), (64, 128), (33, 96)] if form == "packed" else SHAPES, (1, 3, 40)):

@@ -234,7 +234,7 @@ class CachedModel(RowLayers):
         products: str = "auto",
         weights: str | None = None,
     ) -> None:
-        self.products = Products(products, weights)
+        self.products = Products(products, weights, compile)
         super().__init__(model, self.products)
         self.compile = compile
         self.lengths: list[int] = []  # how many tokens of each text have been read
