@@ -9,7 +9,7 @@ function faster, so both are measured. Ours is the whole of `generate`, with the
 is there.
 The limit is measured in the same rounds: a step reads every weight once, so it cannot be faster than a plain sum over the matrices (`Tensor.sum`, one
 after the other, all threads). The cost of the n-th token is the median over the eight steps around n; its slope is that of the line through the points
-(log n, log cost) by least squares. Writes decoding.json, decoding.md and decoding.svg; takes about three minutes on two cores.
+(log n, log cost) by least squares. Writes decoding.json, decoding.md and decoding.svg; takes about ten minutes on two cores.
 """
 
 import functools

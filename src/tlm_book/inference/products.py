@@ -239,8 +239,8 @@ def _kind(rows: int) -> int:
 class Products:
     """The products of one model. `form` is "auto", which tries the forms, or the name of one for all; `weights` is the number format of the matrices.
 
-    In steps that are `compiled` for a processor, "auto" multiplies a row as a column: the compiler makes that a loop of its own, which reads about as
-    fast as a plain sum. Otherwise it tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step, so that
+    In steps that are `compiled` for a processor, "auto" multiplies a row as a column, for which the compiler writes a loop of its own. Otherwise it
+    tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step, so that
     these come from memory, and each shape gets the form with the shortest time, for one row, up to four, up to sixteen, and more. Up to rounding all
     forms are equal. In float32, when two tokens are nearly tied, another form may write another token: to get the same text again, name a form.
     ValueError for an unknown name.
