@@ -179,11 +179,11 @@ def test_it_is_freed_with_its_last_name(model, compile):
 
 
 MANY = """
-import functools, torch
-torch.compile = functools.partial(torch.compile, backend="eager")  # what is tested is how many graphs there may be
-from tlm_book.inference import CachedModel
+import torch
+from tlm_book.inference import CachedModel, cache
 from tlm_book.transformer_lm import Config, TransformerLM
 
+cache._compiler = lambda graph, examples: graph.forward  # what is tested is how many graphs there may be
 for k in range(10):
     model = TransformerLM(Config(20, d_model=8, d_ff=4 + k, n_layers=1 + k % 2, n_heads=2, max_len=8)).eval()
     cached = CachedModel(model, compile=True)
@@ -197,6 +197,60 @@ assert torch._dynamo.config.recompile_limit < 10
 def test_any_number_of_models_can_be_compiled():
     """Torch gives up after eight graphs of a function. In a process without the checker, which no graph holds."""
     done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+DIRECTLY = """
+import gc, weakref, torch
+from tlm_book.inference import CachedModel, cache
+from tlm_book.transformer_lm import Config, TransformerLM
+
+torch.manual_seed(0)
+model = TransformerLM(Config(20, d_model=8, d_ff=6, n_layers=2, n_heads=2, max_len=90)).eval()
+x = torch.randint(20, (3, 90))
+with torch.no_grad():
+    want = model(x)
+cached = CachedModel(model, compile=True)
+
+def agrees(texts, n):
+    assert torch.allclose(cached.step(x[texts, n].int()), want[texts, n], atol=1e-5), n
+
+programs = []
+cache._compiler = lambda graph, examples: programs.append(graph.forward) or programs[-1]
+cached.read(x[:2, :60])
+for n in range(60, 68):
+    agrees([0, 1], n)
+assert len(programs) == len(cached.recorded) == 2
+steps, advance = cache._compiled_steps(), cache._compiled_steps().advance
+steps.advance = None  # nothing but the programs
+cached.read([x[1, :50], x[2, :63]])
+z = cached.step(x[[1, 2], [50, 63]])
+assert torch.allclose(z, want[[1, 2], [50, 63]], atol=1e-5)
+kept = z.clone()
+cached.step(x[[1, 2], [51, 64]])
+assert torch.equal(z, kept)  # each step has scores of its own
+steps.advance = advance
+cached.select(torch.tensor([1]))  # other caches
+agrees([2], 65)
+agrees([2], 66)
+gc.collect()
+gc.disable()
+alive = weakref.ref(cached)
+del cached
+assert alive() is None
+
+cached, made = CachedModel(model, compile=True), len(programs)
+with torch.compiler.set_stance("force_eager"):
+    cached.read(x[:1, :60])
+    for n in range(60, 68):
+        agrees([0], n)
+assert len(programs) == made
+"""
+
+
+def test_a_compiled_program_is_called_directly():
+    """After the first step torch no longer looks for a graph; also after other texts are read. Without the checker, which no graph holds."""
+    done = subprocess.run([sys.executable, "-c", DIRECTLY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -1,5 +1,6 @@
 """Continuing where reading stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -176,10 +177,14 @@ def _expects_integers(argument: str, tokens: Int[Tensor, "_"]) -> None:
         refuse(argument, f"dtype {tokens.dtype}", wants, TypeError)
 
 
+_Step = Callable[[], Float[Tensor, "B V"]]
+
+
 class Recorded:
-    """A step on a GPU, recorded the first time and replayed every later time: its
-    hundred kernels then start together; starting them one by one takes longer than
-    running them.
+    """A compiled step, recorded the first time and replayed every later time. On a GPU
+    its hundred kernels then start together; starting them one by one takes longer than
+    running them. On a processor its program is called directly; torch.compile would
+    first check that it still fits the model, which can take as long as the step.
 
     It always uses the memory used when it was recorded, so token and place are
     copied there. For caches that stay where they are in memory.
@@ -187,27 +192,86 @@ class Recorded:
 
     def __init__(
         self,
-        advance: Callable[..., Float[Tensor, "B V"]],
+        model: "CachedModel",
         token: Int[Tensor, "B"],
         where: Int[Tensor, "B"],
         n: int,
     ) -> None:
         self.token, self.where = token.clone(), where.clone()
-        advance(self.token, self.where, n)  # work that is needed only once is done here
-        self.graph = torch.cuda.CUDAGraph()
-        # outside inference mode, as later recordings share the generator's state
-        with torch.cuda.device(token.device), collector_off(), torch.inference_mode(False):
-            stream = torch.cuda.Stream()  # on the token's device
-            with torch.cuda.graph(self.graph, stream=stream), torch.inference_mode():
-                self.scores = advance(self.token, self.where, n)
+        step = _compiled_steps().program(model, self.token, self.where, n)
+        self.replay = _cuda_graph(step, token.device) if token.is_cuda else step
 
     def __call__(
         self, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
     ) -> Float[Tensor, "B V"]:
         self.token.copy_(token)
         self.where.copy_(where)
-        self.graph.replay()
-        return self.scores.clone()
+        return self.replay()
+
+
+def _cuda_graph(step: _Step, device: torch.device) -> _Step:
+    """The step with its kernels recorded; it must have run once before."""
+    graph = torch.cuda.CUDAGraph()
+    # outside inference mode, as later recordings share the generator's state
+    with torch.cuda.device(device), collector_off(), torch.inference_mode(False):
+        stream = torch.cuda.Stream()  # on the token's device
+        with torch.cuda.graph(graph, stream=stream), torch.inference_mode():
+            scores = step()
+
+    def replay() -> Float[Tensor, "B V"]:
+        graph.replay()
+        return scores.clone()
+
+    return replay
+
+
+class _CompiledSteps:
+    """The step of all cached models: a program is compiled once for models of a kind."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], Sequence[Tensor]]] = []
+        self.lock = threading.Lock()  # several models may begin at the same time
+        self.advance = torch.compile(
+            CachedModel._advance, fullgraph=True, backend=self._noting
+        )
+
+    def _noting(self, graph: Any, examples: Any) -> Callable[..., Sequence[Tensor]]:
+        """The program of a graph, which notes how it is called."""
+        program = _compiler(graph, examples)
+
+        def noted(*inputs: Any) -> Sequence[Tensor]:
+            self.calls.append(partial(program, *inputs))
+            return program(*inputs)
+
+        return noted
+
+    def program(self, *inputs: Any) -> _Step:
+        """The compiled step, after a first run, as a function without arguments: it
+        uses these inputs anew, and the model's weights and caches."""
+        with self.lock:
+            self.calls.clear()
+            try:
+                self.advance(*inputs)
+            except _too_many:  # the ninth kind or length
+                with torch._dynamo.config.patch(cache_size_limit=1000):
+                    self.advance(*inputs)
+            if not self.calls:  # torch has been told not to compile
+                return partial(CachedModel._advance, *inputs)
+            call = self.calls.pop()
+        return lambda: call()[0]
+
+
+_too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
+
+
+def _compiler(graph: Any, examples: Any) -> Callable[..., Sequence[Tensor]]:
+    unchecked = {"size_asserts": False}  # it will be called with the same tensors
+    return torch._inductor.compile(graph, examples, options=unchecked)
+
+
+@lru_cache(maxsize=1)
+def _compiled_steps() -> _CompiledSteps:
+    return _CompiledSteps()
 
 
 class CachedModel(RowLayers):
@@ -215,7 +279,7 @@ class CachedModel(RowLayers):
     (T-cache)
 
     Make a new one after further training, since some weights are copied. No dropout.
-    `compile`: a step is one compiled graph for 64, 128, … columns, recorded on a GPU.
+    `compile`: a step is one compiled graph for 64, 128, … columns, recorded.
     `products`: the form of the products of a step, "auto" for the quickest, found by
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
     (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
@@ -277,20 +341,16 @@ class CachedModel(RowLayers):
         _expects_next(token, len(self.lengths), self.config)
         M, longest = self.config.max_len, max(self.lengths)
         expects_length("text", longest + 1, M)
-        where: int | Tensor = self.lengths[0]
-        n = longest + 1
-        if self.compile or min(self.lengths) < longest:
-            where = torch.tensor(self.lengths, device=token.device)
-        advance = self._advance
+        places = partial(torch.tensor, self.lengths, device=token.device)
         if self.compile:  # few shapes, since each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
-            advance = partial(_compiled_advance(), self)
-        if self.compile and isinstance(where, Tensor) and where.is_cuda:
             if n not in self.recorded:
-                self.recorded[n] = Recorded(advance, token, where, n)
-            z = self.recorded[n](token, where)
+                self.recorded[n] = Recorded(self, token, places(), n)
+            z = self.recorded[n](token, places())
+        elif min(self.lengths) == longest:
+            z = self._advance(token, longest, longest + 1)
         else:
-            z = advance(token, where, n)
+            z = self._advance(token, places(), longest + 1)
         self.lengths = [length + 1 for length in self.lengths]
         return z
 
@@ -317,22 +377,6 @@ class CachedModel(RowLayers):
         if not self.compile:
             self.products.prepare(len(texts))
         self.lengths = lengths
-
-
-@lru_cache(maxsize=1)
-def _compiled_advance() -> Callable[..., Float[Tensor, "B V"]]:
-    """The step of all cached models: a graph is compiled once for models of a kind."""
-    graph = torch.compile(CachedModel._advance, fullgraph=True)
-    too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
-
-    def advance(*inputs: Any) -> Float[Tensor, "B V"]:
-        try:
-            return graph(*inputs)
-        except too_many:  # the ninth kind or length
-            with torch._dynamo.config.patch(cache_size_limit=1000):
-                return graph(*inputs)
-
-    return advance
 
 
 # --- What a token costs
