@@ -57,7 +57,7 @@ def test_forms_take_the_threads_there_are():
 
 
 def test_compiled_a_row_is_multiplied_as_a_column():
-    """Unless a form is named, and in whole numbers, for which there is no such form; several rows as usual."""
+    """Unless a form is named, and in whole numbers, for which there is a kernel if the width is a multiple of 32; several rows as usual."""
     for form, want in (("auto", "column"), ("linear", "linear")):
         products = Products(form, compiled=True)
         made = products.add(*drawn((50, 33), torch.float32, True))
@@ -65,6 +65,10 @@ def test_compiled_a_row_is_multiplied_as_a_column():
     half, whole = (Products("auto", weights, compiled=True).add(*drawn((50, 33), torch.float32, True)) for weights in ("bfloat16", "int8"))
     assert half.chosen[0] is half.form("column") and whole.chosen[0] is whole.form("widened")
     assert str(products) == "products: linear"
+    products = Products(weights="int8", compiled=True)
+    whole, last = (products.add(*drawn((50, 64), torch.float32, True), keep=keep) for keep in (False, True))
+    assert whole.chosen[0] is whole.form("packed") and whole.chosen[1] is whole.form("widened") and last.chosen[0] is last.form("column")
+    assert str(products) == "products: packed and column for a row, else linear; nothing was tried"
     products = Products(compiled=True)
     products.add(*drawn((50, 33), torch.float32, False))
     assert str(products) == "products: column for a row, else linear; nothing was tried"

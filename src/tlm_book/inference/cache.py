@@ -187,7 +187,8 @@ class Recorded:
     first check that it still fits the model, which can take as long as the step.
 
     It always uses the memory used when it was recorded, so token and place are
-    copied there. For caches that stay where they are in memory.
+    copied there. For caches that stay where they are in memory. `first`: the scores
+    of the step that was recorded.
     """
 
     def __init__(
@@ -198,7 +199,8 @@ class Recorded:
         n: int,
     ) -> None:
         self.token, self.where = token.clone(), where.clone()
-        step = _compiled_steps().program(model, self.token, self.where, n)
+        steps = _compiled_steps()
+        self.first, step = steps.run(model, self.token, self.where, n)
         self.replay = _cuda_graph(step, token.device) if token.is_cuda else step
 
     def __call__(
@@ -245,20 +247,20 @@ class _CompiledSteps:
 
         return noted
 
-    def program(self, *inputs: Any) -> _Step:
-        """The compiled step, after a first run, as a function without arguments: it
+    def run(self, *inputs: Any) -> tuple[Float[Tensor, "B V"], _Step]:
+        """The scores of a step, and the step as a function without arguments, which
         uses these inputs anew, and the model's weights and caches."""
         with self.lock:
             self.calls.clear()
             try:
-                self.advance(*inputs)
+                z = self.advance(*inputs)
             except _too_many:  # the ninth kind or length
                 with torch._dynamo.config.patch(cache_size_limit=1000):
-                    self.advance(*inputs)
+                    z = self.advance(*inputs)
             if not self.calls:  # torch has been told not to compile
-                return partial(CachedModel._advance, *inputs)
+                return z, partial(CachedModel._advance, *inputs)
             call = self.calls.pop()
-        return lambda: call()[0]
+        return z, lambda: call()[0]
 
 
 _too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
@@ -344,9 +346,11 @@ class CachedModel(RowLayers):
         places = partial(torch.tensor, self.lengths, device=token.device)
         if self.compile:  # few shapes, since each is compiled
             n = min(M, max(64, 1 << longest.bit_length()))
-            if n not in self.recorded:
+            if n in self.recorded:
+                z = self.recorded[n](token, places())
+            else:
                 self.recorded[n] = Recorded(self, token, places(), n)
-            z = self.recorded[n](token, places())
+                z = self.recorded[n].first
         elif min(self.lengths) == longest:
             z = self._advance(token, longest, longest + 1)
         else:

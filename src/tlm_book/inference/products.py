@@ -64,9 +64,11 @@ def _linear(W: Matrix, b: Bias) -> Rows:
 def _column(W: Matrix, b: Bias) -> Rows:
     """Matrix times column, for one row."""
     many = _linear(W, b)
+    # X[0], stored before it is multiplied: otherwise a compiled loop normalizes it anew for each entry of the result
+    column = lambda X: X.as_strided(X.shape[1:], X.stride()[1:])
     if b is None:
-        return lambda X: torch.mv(W, X[0])[None] if len(X) == 1 else many(X)
-    return lambda X: torch.addmv(b, W, X[0])[None] if len(X) == 1 else many(X)
+        return lambda X: torch.mv(W, column(X))[None] if len(X) == 1 else many(X)
+    return lambda X: torch.addmv(b, W, column(X))[None] if len(X) == 1 else many(X)
 
 
 def _in_out(W: Matrix, b: Bias) -> Rows:
@@ -239,10 +241,11 @@ def _kind(rows: int) -> int:
 class Products:
     """The products of one model. `form` is "auto", which tries the forms, or the name of one for all; `weights` is the number format of the matrices.
 
-    In steps that are `compiled` for a processor, "auto" multiplies a row as a column, for which the compiler writes a loop of its own. Otherwise it
-    tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over the matrices in the order of a step, so that
-    these come from memory, and each shape gets the form with the shortest time, for one row, up to four, up to sixteen, and more. Up to rounding all
-    forms are equal. In float32, when two tokens are nearly tied, another form may write another token: to get the same text again, name a form.
+    In steps that are `compiled` for a processor, "auto" multiplies a row as a column, for which the compiler writes a loop of its own, and whole
+    numbers by torch's kernel for them. Otherwise it tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over
+    the matrices in the order of a step, so that these come from memory, and each shape gets the form with the shortest time, for one row, up to
+    four, up to sixteen, and more. Up to rounding all forms are equal. In float32, when two tokens are nearly tied, another form may write another
+    token: to get the same text again, name a form.
     ValueError for an unknown name.
     """
 
@@ -262,8 +265,8 @@ class Products:
             for kind, rows in enumerate(TRIED):
                 if self.fixed in self._forms(made, rows):
                     made.chosen[kind] = made.form(self.fixed)
-        elif self._as_column(made):
-            made.chosen[0] = made.form("column")
+        elif form := self._untried(made):
+            made.chosen[0] = made.form(form)
         self.all.append(made)
         return made
 
@@ -287,9 +290,10 @@ class Products:
             product.chosen[kind] = product.form(choice.form)
             self.choices[product.W.shape[1], product.W.shape[0], rows] = choice
 
-    def _as_column(self, product: Product) -> bool:
-        """Whether a row is multiplied as a column without a trial."""
-        return self.fixed == "auto" and self.compiled and product.W.device.type == "cpu" and "column" in self._forms(product, 1)
+    def _untried(self, product: Product) -> str | None:
+        """The form of a row in compiled steps, which is not tried."""
+        known = self.fixed == "auto" and self.compiled and product.W.device.type == "cpu"
+        return next((form for form in self._forms(product, 1) if known and form in ("column", "packed")), None)
 
     def _forms(self, product: Product, rows: int) -> list[str]:
         """The forms that can be used here for so many rows."""
@@ -299,7 +303,8 @@ class Products:
 
     def __str__(self) -> str:
         if not self.choices:
-            usual = "column for a row, else linear; nothing was tried" if any(map(self._as_column, self.all)) else "linear, nothing was tried"
+            forms = dict.fromkeys(form for product in self.all if (form := self._untried(product)))
+            usual = f"{' and '.join(forms)} for a row, else linear; nothing was tried" if forms else "linear, nothing was tried"
             return f"products: {usual if self.fixed == 'auto' else self.fixed}"
         lines = []
         for (d, out, rows), choice in self.choices.items():
