@@ -245,6 +245,14 @@ with torch.compiler.set_stance("force_eager"):
     for n in range(60, 68):
         agrees([0], n)
 assert len(programs) == made
+
+torch.compiler.reset()  # from the second number of columns on, one graph serves all
+long = CachedModel(TransformerLM(Config(20, d_model=8, d_ff=6, n_layers=2, n_heads=2, max_len=700)), compile=True)
+long.read(x[:1, :10])
+for n in range(20, 699, 20):
+    long.lengths = [n]
+    long.step(torch.tensor([1]))
+assert list(long.recorded) == [*range(64, 700, 64), 700] and len(programs) == made + 2
 """
 
 

@@ -344,8 +344,9 @@ class CachedModel(RowLayers):
         M, longest = self.config.max_len, max(self.lengths)
         expects_length("text", longest + 1, M)
         places = partial(torch.tensor, self.lengths, device=token.device)
-        if self.compile:  # few shapes, since each is compiled
-            n = min(M, max(64, 1 << longest.bit_length()))
+        if self.compile:  # few shapes, since each is recorded
+            doubled = 1 << longest.bit_length()
+            n = min(M, max(64, doubled) if token.is_cuda else longest // 64 * 64 + 64)
             if n in self.recorded:
                 z = self.recorded[n](token, places())
             else:
