@@ -181,26 +181,19 @@ _Step = Callable[[], Float[Tensor, "B V"]]
 
 
 class Recorded:
-    """A compiled step, recorded the first time and replayed every later time. On a GPU
-    its hundred kernels then start together; starting them one by one takes longer than
+    """A compiled step, to be repeated after its first run. On a GPU it is recorded: its
+    hundred kernels then start together; starting them one by one takes longer than
     running them. On a processor its program is called directly; torch.compile would
     first check that it still fits the model, which can take as long as the step.
 
-    It always uses the memory used when it was recorded, so token and place are
-    copied there. For caches that stay where they are in memory. `first`: the scores
-    of the step that was recorded.
+    The step always uses the memory that it used at first, so token and place are
+    copied there. For caches that stay where they are in memory.
     """
 
     def __init__(
-        self,
-        model: "CachedModel",
-        token: Int[Tensor, "B"],
-        where: Int[Tensor, "B"],
-        n: int,
+        self, step: _Step, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
     ) -> None:
-        self.token, self.where = token.clone(), where.clone()
-        steps = _compiled_steps()
-        self.first, step = steps.run(model, self.token, self.where, n)
+        self.token, self.where = token, where
         self.replay = _cuda_graph(step, token.device) if token.is_cuda else step
 
     def __call__(
@@ -233,6 +226,7 @@ class _CompiledSteps:
     def __init__(self) -> None:
         self.calls: list[Callable[[], Sequence[Tensor]]] = []
         self.lock = threading.Lock()  # several models may begin at the same time
+        self.too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
         self.advance = torch.compile(
             CachedModel._advance, fullgraph=True, backend=self._noting
         )
@@ -248,22 +242,19 @@ class _CompiledSteps:
         return noted
 
     def run(self, *inputs: Any) -> tuple[Float[Tensor, "B V"], _Step]:
-        """The scores of a step, and the step as a function without arguments, which
-        uses these inputs anew, and the model's weights and caches."""
+        """The scores of a step, and the step as a function without arguments: it uses
+        these inputs again, and the model's weights and caches."""
         with self.lock:
             self.calls.clear()
             try:
                 z = self.advance(*inputs)
-            except _too_many:  # the ninth kind or length
+            except self.too_many:  # the ninth kind or length
                 with torch._dynamo.config.patch(cache_size_limit=1000):
                     z = self.advance(*inputs)
             if not self.calls:  # torch has been told not to compile
                 return z, partial(CachedModel._advance, *inputs)
             call = self.calls.pop()
         return z, lambda: call()[0]
-
-
-_too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
 
 
 def _compiler(graph: Any, examples: Any) -> Callable[..., Sequence[Tensor]]:
@@ -350,8 +341,7 @@ class CachedModel(RowLayers):
             if n in self.recorded:
                 z = self.recorded[n](token, places())
             else:
-                self.recorded[n] = Recorded(self, token, places(), n)
-                z = self.recorded[n].first
+                z = self._record(token.clone(), places(), n)
         elif min(self.lengths) == longest:
             z = self._advance(token, longest, longest + 1)
         else:
@@ -366,6 +356,14 @@ class CachedModel(RowLayers):
         attends = [partial(cache.append, at=at) for cache in self.cache]
         x = self.through(self.embed(token, where), attends, where)
         return self.unembed(self.norm(x))
+
+    def _record(
+        self, token: Int[Tensor, "B"], where: Int[Tensor, "B"], n: int
+    ) -> Float[Tensor, "B V"]:
+        """The scores of a step, which is kept for all others with n columns."""
+        z, step = _compiled_steps().run(self, token, where, n)
+        self.recorded[n] = Recorded(step, token, where)
+        return z
 
     @torch.inference_mode()
     def select(self, texts: Int[Tensor, "b"]) -> None:
