@@ -290,3 +290,11 @@ def test_the_specification_runs_without_torch():
     names = [f"tlm_book.{module}" for _, module in modules() if module.startswith("spec.")]
     code = f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": ""})
+
+
+def test_torchs_compiler_is_loaded_only_when_it_is_needed():
+    """It takes seconds, which nobody who compiles nothing should wait."""
+    names = [f"tlm_book.{module}" for _, module in modules()]
+    code = f"import importlib, sys\nfor name in {names!r}:\n    importlib.import_module(name)\n    assert 'torch._dynamo' not in sys.modules, name"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
