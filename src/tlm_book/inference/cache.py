@@ -184,7 +184,7 @@ class Recorded:
     """A compiled step, to be repeated after its first run. On a GPU it is recorded: its
     hundred kernels then start together; starting them one by one takes longer than
     running them. On a processor its program is called directly; torch.compile would
-    first check that it still fits the model, which can take as long as the step.
+    first check that it still fits the model.
 
     The step always uses the memory that it used at first, so token and place are
     copied there. For caches that stay where they are in memory.
@@ -258,7 +258,7 @@ class _CompiledSteps:
 
 
 def _compiler(graph: Any, examples: Any) -> Callable[..., Sequence[Tensor]]:
-    unchecked = {"size_asserts": False}  # it will be called with the same tensors
+    unchecked = {"size_asserts": False}  # later calls have the tensors of the first
     return torch._inductor.compile(graph, examples, options=unchecked)
 
 

@@ -292,8 +292,9 @@ class Products:
 
     def _untried(self, product: Product) -> str | None:
         """The form of a row in compiled steps, which is not tried."""
-        known = self.fixed == "auto" and self.compiled and product.W.device.type == "cpu"
-        return next((form for form in self._forms(product, 1) if known and form in ("column", "packed")), None)
+        if self.fixed != "auto" or not self.compiled or product.W.device.type != "cpu":
+            return None
+        return next((form for form in self._forms(product, 1) if form in ("column", "packed")), None)
 
     def _forms(self, product: Product, rows: int) -> list[str]:
         """The forms that can be used here for so many rows."""
