@@ -47,12 +47,13 @@ book: $(READY)
 	@echo "The site: $(CURDIR)/_build/html/index.html  (make serve shows it in a browser)"
 
 test: $(READY)
-	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(WORKERS)
+	$(TESTED) $(SEEDS) $(BIN)/python -m pytest $(PLUGINS) --nbval book tests $(LONG) $(WORKERS)
 
-# The long tests as well; then the chapters once more, with every signature of the package checked while they run and every measurement made with all its seeds.
+# The same with the long tests and all seeds of every measurement; then the chapters as an old machine runs them, with every signature of the package checked.
+test-all: LONG = --all
+test-all: SEEDS = TLM_BOOK_ALL_SEEDS=1
 test-all: test
-	$(TESTED) $(BIN)/python -m pytest $(PLUGINS) tests --long $(WORKERS)
-	TLM_BOOK_TYPECHECK=1 TLM_BOOK_ALL_SEEDS=1 $(TESTED) $(BIN)/python -m pytest $(PLUGINS) --nbval-lax book $(WORKERS)
+	TLM_BOOK_TYPECHECK=1 $(TESTED) $(BIN)/python book/_tools/portable.py --as old
 
 # Does not install Coq: only those who want to check the proofs need it.
 proofs: $(READY)

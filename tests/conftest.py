@@ -25,13 +25,12 @@ LONG = pytest.StashKey[int]()  # how many long tests were left out
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also run what is long by nature")
-    parser.addoption("--long", action="store_true", help="run only what is long by nature, and notebooks that are named")
     parser.addoption("--colab", action="store_true", help="run the chapters in an environment of their own (tests/book/test_colab.py)")
     parser.addoption("--thorough", action="store_true", help="kill runs at every moment, not at some (tests/unit/test_resume.py)")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: takes long by nature; runs with --all or --long: `make test-all`")
+    config.addinivalue_line("markers", "long: takes long by nature; runs with --all: `make test-all`")
     config.addinivalue_line("markers", "gpu: needs a GPU, and is skipped where there is none: `make gpu`")
 
 
@@ -39,16 +38,12 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=place)
     if config.getoption("--all") or config.getoption("--thorough"):
         return
-    only_long = config.getoption("--long")
-    kept, left = [], []
-    for item in items:
-        is_long, is_cell = item.get_closest_marker("long") is not None, "ipynb::" in item.nodeid
-        (kept if is_long == only_long or is_cell else left).append(item)
+    left = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left)
-    config.stash[LONG] = 0 if only_long else len(left)
+    config.stash[LONG] = len(left)
     if hasattr(config, "workeroutput"):  # one of several workers; each of them collects everything
-        config.workeroutput["long"] = config.stash[LONG]
-    items[:] = kept
+        config.workeroutput["long"] = len(left)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 # No worker is to be left alone with one of these at the end.
 FIRST = (
-    "book/training", "book/translation", "book/loss", "book/word_vectors", "book/derivations",
-    "tests/browser/test_site", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/inference",
+    "book/training", "tests/book/test_mutations", "book/translation", "book/loss", "book/overview", "book/word_vectors", "book/derivations",
+    "tests/browser/test_site", "tests/unit/test_resume", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/inference",
 )  # fmt: skip
 
 

@@ -90,6 +90,7 @@ def test_a_cell_can_be_interrupted(kernel):
     while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":  # an interrupt before the cell has begun would be lost
         pass
     manager.interrupt_kernel()
-    answer = client.get_shell_msg(timeout=60)
-    assert answer["parent_header"]["msg_id"] == asked and answer["content"]["ename"] == "KeyboardInterrupt"
+    while (answer := client.get_shell_msg(timeout=60))["parent_header"]["msg_id"] != asked:  # on a busy machine a second answer to "are you ready?"
+        pass
+    assert answer["content"]["ename"] == "KeyboardInterrupt"
     assert run("print('here')") == "here"

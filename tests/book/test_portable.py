@@ -59,6 +59,6 @@ def test_the_table_has_a_row_for_each_chapter():
 
 
 def test_two_of_the_machines_run_in_continuous_integration():
-    script = (book.ROOT / ".ci" / "run").read_text()
-    assert "make portable AS=old\n" in script and "make portable AS=avx2;" in script
+    script, makefile = ((book.ROOT / name).read_text() for name in (".ci/run", "Makefile"))
+    assert "make test-all" in script and "portable.py --as old\n" in makefile and "make portable AS=avx2;" in script
     assert {"old", "avx2"} <= set(portable.IMITATIONS) and len(portable.IMITATIONS) >= 12

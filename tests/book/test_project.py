@@ -201,3 +201,8 @@ def test_a_chapter_is_edited_as_text_with_the_commands_as_typed(tmp_path):
     (tmp_path / ".venv").symlink_to(sys.prefix)
     subprocess.run(["sh", "-ec", typed], cwd=tmp_path, env={**os.environ, "EDITOR": "true"}, check=True, capture_output=True)
     assert git("diff", "--stat") == ""
+
+
+def test_every_file_that_the_makefile_names_is_there():
+    named = re.findall(r"(?:benchmarks|book/_tools|tests)/[\w/]+\.py", (book.ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert len(named) > 20 and [name for name in named if not (book.ROOT / name).is_file()] == []

@@ -56,11 +56,6 @@ def run(tmp_path, options):
 RUNS = {"one": [], "two workers": ["-n", "2", "--dist", "loadscope"], "all": ["--all"]}
 
 
-def test_only_the_long_ones(tmp_path):
-    said = run(tmp_path, ["--long"])
-    assert said[-2].startswith("1 test held.") and "1 passed, 31 deselected" in said[-1]
-
-
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_the_end_of_a_run(options, tmp_path):
     end = run(tmp_path, options)

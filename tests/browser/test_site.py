@@ -273,8 +273,8 @@ def accessibility_faults(page, known=None):
 
 @pytest.fixture(scope="module")
 def known(pytestconfig):
-    """The kinds of elements whose colours are right, from page to page; with --all each page is looked at as if it were the first."""
-    return None if pytestconfig.getoption("--all") else {}
+    """The kinds of elements whose colours are right, from page to page; with --thorough each page is looked at as if it were the first."""
+    return None if pytestconfig.getoption("--thorough") else {}
 
 
 EACH_KIND = {"book/index", "book/decoder_block", "book/api", "book/statements", "book/glossary"}  # of page

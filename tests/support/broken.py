@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import chapters as book
+import commands
+from forked_kernels import IMPORTED
 from mutations import Mutation, code_cells
 
 HERE = Path(__file__).parent
@@ -46,19 +47,10 @@ def sample(mutations: Iterable[Mutation], most: int = SAMPLE) -> list[Mutation]:
     return chosen
 
 
-def surroundings() -> dict[str, str]:
-    """The environment of a process that runs a chapter: the tools on its path, and no type checker: a mutant must be caught by the check, not by a type."""
-    path = [str(book.ROOT / "book" / "_tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    given = {name: value for name, value in os.environ.items() if name != "TLM_BOOK_TYPECHECK"}
-    return given | {"PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
-
-
-def run(chapter: str, mutations: Sequence[Mutation], timeout: float = 3600) -> list[str]:
-    """What becomes of each, from one run of the chapter in a process of its own."""
-    command = [sys.executable, str(HERE / "mutations.py"), chapter]
-    result = subprocess.run(
-        command, input=json.dumps(mutations), env=surroundings(), cwd=book.BOOK, capture_output=True, text=True, timeout=timeout
-    )
+def run(chapter: str, mutations: Sequence[Mutation], timeout: int = 3600) -> list[str]:
+    """What becomes of each, from one run of the chapter in a process of its own, without type checker: the check must notice, not a type."""
+    program = f"import sys; sys.path[:0] = {[str(HERE), str(book.ROOT / 'book' / '_tools')]}; import mutations; mutations.main()"
+    result = commands.run_code(program, chapter, json.dumps(mutations), cwd=book.BOOK, imported=IMPORTED, longest=timeout)
     assert result.returncode == 0, result.stderr[-2000:]
     return json.loads(result.stdout)
 

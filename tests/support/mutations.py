@@ -1,4 +1,5 @@
-"""Claims that were broken on purpose, and whether the chapter's own checks noticed. Run as a script: `mutations.py CHAPTER < mutations.json`.
+"""Claims that were broken on purpose, and whether the chapter's own checks noticed. As a program (`main`): a chapter's name and its mutations as
+JSON; it prints the outcomes.
 
 One run of a chapter serves all its mutations: at the cell to be changed the process forks, the child runs the changed cell and goes
 on to the check cells of the named statement; the parent goes on with the cell as it stands.
@@ -111,12 +112,8 @@ def outcomes(chapter: str, mutations: list[Mutation]) -> list[str]:
 
 
 def main() -> None:
-    chapter, mutations = sys.argv[1], [Mutation(*fields) for fields in json.load(sys.stdin)]
+    chapter, mutations = sys.argv[1], [Mutation(*fields) for fields in json.loads(sys.argv[2])]
     output = os.dup(1)
     os.dup2(2, 1)  # what the cells print goes to stderr
     answer = outcomes(chapter, mutations)
     os.write(output, json.dumps(answer).encode())
-
-
-if __name__ == "__main__":
-    main()
