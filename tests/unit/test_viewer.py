@@ -381,7 +381,7 @@ def test_a_model_of_transformers_in_one_line(kernel):
     told = model(torch.tensor([[19, 8, 3, 4]]), output_attentions=True).attentions  # a tuple, with gradients and a batch axis
     assert told[0].requires_grad and unpacked(attention(list("tide"), told)).tolist() == unpacked(view).tolist()
     half = unpacked(attention(list("tide"), tuple(layer.half() for layer in told)))
-    assert np.abs(half - unpacked(view)).max() <= 1 / 255
+    assert np.rint(255 * np.abs(half - unpacked(view))).max() <= 1  # one step; the random model may have a weight between two
 
 
 def test_a_model_without_attentions_is_refused():
