@@ -26,7 +26,7 @@ LONG = pytest.StashKey[int]()  # how many long tests were left out
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also run what is long by nature")
     parser.addoption("--colab", action="store_true", help="run the chapters in an environment of their own (tests/book/test_colab.py)")
-    parser.addoption("--thorough", action="store_true", help="kill runs at every moment, not at some (tests/unit/test_resume.py)")
+    parser.addoption("--thorough", action="store_true", help="all; kill runs at every moment (tests/unit/test_resume.py), and judge each page's colours anew (tests/browser/test_site.py)")
 
 
 def pytest_configure(config):

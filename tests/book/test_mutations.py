@@ -4,10 +4,12 @@ Of each chapter the tests break a few, always the same; `make broken` breaks all
 """
 
 import functools
+import signal
 from collections import Counter
 
 import broken
 import chapters as book
+import commands
 import pytest
 from mutations import Mutation
 
@@ -39,6 +41,10 @@ def test_a_change_that_changes_nothing_is_not_noticed():
     harmless = Mutation(chapter, statement, "return np.maximum(x, 0)", "return np.maximum(0, x)")
     wrong = Mutation(chapter, statement, "return np.maximum(x, 0)", "return np.minimum(x, 0)")
     assert broken.run(chapter, [harmless, wrong]) == ["not noticed", "caught"]
+
+
+def test_what_does_not_end_is_killed():
+    assert commands.run_code("import time; time.sleep(60)", longest=1).returncode == -signal.SIGALRM
 
 
 def test_every_broken_claim_stands_once_in_its_chapter():
