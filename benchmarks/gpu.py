@@ -4,7 +4,7 @@
 
 Training: windows of 1,024 tokens, bfloat16 autocast, torch.compile, ours recorded, ours and theirs in turn: tokens a second, and the operations of their products of matrices
 as a share of the dense bfloat16 peak, by the data sheet if it is known, and of what one large product reaches here. Decoding: 256 tokens after 16,
-greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache; the limit is that of reading every weight once, by the data sheet. Memory: the most that is allocated on the GPU, weights and states included.
+greedily, 1 and 64 texts, float32 and bfloat16, ours compiled, theirs with its cache, not compiled; the limit is that of reading the weights once and what is kept of every text, by the data sheet. Memory: the most that is allocated on the GPU, weights and states included.
 Agreement: presets with small random weights, in float32 and bfloat16, beside the specification in float64 with the same weights.
 
 Writes gpu.json with one entry for each GPU, and gpu.md. With --only, what else was measured in the same way is kept, with its date. Status 1 without a GPU.
@@ -112,13 +112,14 @@ def decoding() -> Iterator[tuple[int, str, Callable[[], torch.Tensor], Callable[
 
 
 def limit(gpu: str, texts: int, dtype: str) -> str:
-    """Tokens a second if a step took as long as reading every weight once at the data sheet's bandwidth."""
+    """Tokens a second if a step took as long as reading, at the data sheet's bandwidth, every weight once and the keys and values of all texts (half-way)."""
     from tlm_book.transformer_lm import Config, count_parameters
 
     bandwidth = next((value for key, value in BANDWIDTHS.items() if key in gpu), None)
     c = Config.gpt2(50304)
     weights = count_parameters(c) - c.max_len * c.d_model  # of the positions' table a step reads one row
-    return f"{texts * bandwidth / (getattr(torch, dtype).itemsize * weights):,.0f}" if bandwidth else "not known"
+    kept = texts * (PROMPT + NEW // 2) * 2 * c.n_layers * c.d_model
+    return f"{texts * bandwidth / (getattr(torch, dtype).itemsize * (weights + kept)):,.0f}" if bandwidth else "not known"
 
 
 def writing(options: argparse.Namespace) -> list[dict[str, object]]:
@@ -151,7 +152,7 @@ def text_of(report: harness.Report) -> str:
     """What was measured, part by part; a part that was not is left out."""
     about = {
         "training": f"{SIZE}, one training step of {report['batch']} windows of 1,024 tokens, bfloat16 (in ours also the rows between the blocks, which the others keep in float32), compiled, ours recorded as a CUDA graph. Goals: {GOALS['nanoGPT']} × nanoGPT, {GOALS['share of the peak']:.0%} of the dense peak.",
-        "decoding": f"{NEW} tokens after {PROMPT}, greedily; tokens a second, and their limit if a step took as long as reading every weight once at the data sheet's bandwidth. Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
+        "decoding": f"{NEW} tokens after {PROMPT}, greedily; tokens a second, and their limit if a step took as long as reading, at the data sheet's bandwidth, every weight once and the keys and values of all texts (half-way). Goal: {GOALS['decoding at batch 1']:.0f} × Hugging Face for one text.",
         "agreement": "Distance from the specification, as a part of its largest result.",
     }  # fmt: skip
     where = {part: harness.measured({harness.entry_name(report["machine"]): dated(report, part)}) for part in report["dates"]}
