@@ -10,6 +10,7 @@ from collections import Counter
 import broken
 import chapters as book
 import commands
+import mutations
 import pytest
 from mutations import Mutation
 
@@ -41,6 +42,22 @@ def test_a_change_that_changes_nothing_is_not_noticed():
     harmless = Mutation(chapter, statement, "return np.maximum(x, 0)", "return np.maximum(0, x)")
     wrong = Mutation(chapter, statement, "return np.maximum(x, 0)", "return np.minimum(x, 0)")
     assert broken.run(chapter, [harmless, wrong]) == ["not noticed", "caught"]
+
+
+def test_only_what_is_needed_runs():
+    cells = ["n = 2", "m = [k for k in range(n)]", "def f(x): return x * n", "k = f(n)", "n = 3", "assert f(n) == k + 3"]
+    assert mutations.needed(cells, {3: []}) == ["n = 2", "", cells[2], cells[3]]
+    assert mutations.needed(cells, {5: []}) == ["n = 2", "", *cells[2:]]
+    assert mutations.needed(cells, {4: ["n = len(m)"], 5: []}) == cells  # the changed form takes another name
+
+
+def test_a_check_that_fails_without_a_change_is_no_catch(monkeypatch):
+    """Left out by `needed`, or wrong in itself."""
+    cells = ["x = []", "x.append(1)", "y = 1", "#| checks: T-any\nassert x and y == 1"]
+    monkeypatch.setattr(mutations, "code_cells", lambda chapter: cells)
+    monkeypatch.setattr(mutations, "in_a_child", lambda *_: "caught")
+    with pytest.raises(AssertionError):
+        mutations.outcomes("any", [Mutation("any", "T-any", "y = 1", "y = 2")])
 
 
 def test_what_does_not_end_is_killed():

@@ -2,15 +2,18 @@
 JSON; it prints the outcomes.
 
 One run of a chapter serves all its mutations: at the cell to be changed the process forks, the child runs the changed cell and goes
-on to the check cells of the named statement; the parent goes on with the cell as it stands.
+on to the check cells of the named statement; the parent goes on with the cell as it stands. It runs the same check cells, and none may fail there.
+Cells that none of these need (`needed`) are left out, in the parent and in the children.
 """
 
 import ast
+import dis
 import importlib
 import json
 import linecache
 import os
 import sys
+from types import CodeType
 from typing import NamedTuple
 
 import chapters as book
@@ -38,6 +41,40 @@ def run_cell(number: int, source: str, names: dict[str, object]) -> None:
     exec(compile(source, file, "exec"), names)
 
 
+def names_of(code: CodeType) -> tuple[set[str], set[str]]:
+    """The names that the code takes from outside, and those that it binds."""
+    taken: set[str] = set()
+    bound: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_NAME", "STORE_GLOBAL"):
+            bound.add(step.argval)
+        elif step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+            taken |= {step.argval} - bound
+        elif isinstance(step.argval, CodeType):
+            taken |= names_of(step.argval)[0] - bound
+    return taken, bound
+
+
+def needed(cells: list[str], wanted: dict[int, list[str]]) -> list[str]:
+    """The cells up to the last of the wanted ones; those left empty that export nothing and bind no name which a later one takes.
+
+    `wanted` has the changed forms of each: their names are needed as well. A cell that only changes an object in place is left out: a check that
+    cannot do without it fails in the parent, too.
+    """
+    kept, awaited = [""] * (max(wanted) + 1), set()
+    for number in reversed(range(len(kept))):
+        forms = [names_of(compile(source, "", "exec")) for source in [cells[number], *wanted.get(number, [])]]
+        if number in wanted or forms[0][1] & awaited or "export" in book.directives(cells[number]):
+            kept[number] = cells[number]
+            awaited = (awaited - forms[0][1]).union(*(taken for taken, _ in forms))
+    return kept
+
+
+def checks_of(statement: str, cells: list[str]) -> list[int]:
+    """The numbers of its check cells."""
+    return [number for number, cell in enumerate(cells) if statement in book.directives(cell).get("checks", "").split()]
+
+
 def publish(source: str, names: dict[str, object]) -> None:
     """What a changed cell exports stands in its module, too, and in every module that took it from there."""
     room = book.directives(source).get("export")
@@ -59,7 +96,7 @@ def is_caught(cells: list[str], start: int, mutation: Mutation, names: dict[str,
     A failure elsewhere is passed over; after one, only AssertionError counts, for other errors may come from missing names.
     """
     counts: type[Exception] = Exception
-    checks = [n for n, cell in enumerate(cells) if mutation.statement in book.directives(cell).get("checks", "").split()]
+    checks = checks_of(mutation.statement, cells)
     for number in range(start, max(checks, default=start) + 1):
         source = cells[number].replace(mutation.old, mutation.new) if number == start else cells[number]
         checked = number in checks
@@ -103,8 +140,14 @@ def outcomes(chapter: str, mutations: list[Mutation]) -> list[str]:
         if len(found) != 1 or cells[found[0]].count(mutation.old) != 1:
             raise SystemExit(f"{chapter}: {mutation.old!r} stands in cells {found}; wanted: once, in one cell")
         places.setdefault(found[0], []).append(index)
+    wanted: dict[int, list[str]] = {}
+    for start, those in places.items():
+        for _, statement, old, new in (mutations[index] for index in those):
+            wanted.setdefault(start, []).append(cells[start].replace(old, new))
+            wanted |= {check: [] for check in checks_of(statement, cells) if check > start and check not in wanted}
+    cells = needed(cells, wanted)
     results, names = [""] * len(mutations), {"__name__": "__main__", "display": lambda *things: None}
-    for number, source in enumerate(cells[: max(places) + 1]):
+    for number, source in enumerate(cells):
         for index in places.get(number, []):
             results[index] = in_a_child(cells, number, mutations[index], names)
         run_cell(number, source, names)
