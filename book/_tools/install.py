@@ -5,6 +5,7 @@ fetched and installed. pip's errors are shown as they come, as are the first thr
 kept. Only whole lines are printed, so that logs and dumb terminals can show them.
 """
 
+import compileall
 import re
 import subprocess
 import sys
@@ -105,10 +106,19 @@ def install(command: list[str], every: float = EVERY) -> int:
     return status
 
 
+def compiled() -> None:
+    """Have Python compile every module now, on all cores; pip would use one."""
+    compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0)
+
+
 def main() -> int:
     count = pinned((ROOT / "requirements.txt").read_text(encoding="utf-8"))
     print(f"Step 2 of 2: the {count} packages of requirements.txt (1.3 GB; one to three minutes, the first time)", flush=True)
-    return install([sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "-r", "requirements.txt"])
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "--no-compile", "-r", "requirements.txt"]
+    status = install(pip)
+    if status == 0:
+        compiled()
+    return status
 
 
 if __name__ == "__main__":

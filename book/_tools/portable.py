@@ -34,6 +34,8 @@ IMITATIONS = {
     "old": {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell", "MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
 }
+# These come first, so that no worker is left with one of them at the end.
+LONGEST = ("training", "translation", "loss", "transformer_lm", "word_vectors", "inference", "playground", "tokenization", "overview", "scaling")
 
 
 class Seen(NamedTuple):
@@ -111,8 +113,7 @@ def main() -> None:
     chapters = options.chapters or table_of_contents()
     seen: list[Seen] = []
     with ProcessPoolExecutor(options.workers, initializer=use_forks) as pool:
-        # the longest chapters first, so that no worker is left with one at the end
-        longest = sorted(chapters, key=lambda name: name not in ("training", "translation", "scaling"))
+        longest = sorted(chapters, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
         waiting = [pool.submit(observe, chapter, machine) for machine in options.machines for chapter in longest]
         for done in as_completed(waiting):
             seen.append(done.result())
