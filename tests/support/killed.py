@@ -113,7 +113,7 @@ def at_events(home: Path, wanted: int) -> str:
 def main(*jobs: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
-        (home / "text.txt").write_text("\f".join(text[:1500] for text in documents()[:8]), encoding="utf-8")
+        (home / "text.txt").write_text("\f".join(text[:550] for text in documents()[:8]), encoding="utf-8")
         begun = time.monotonic()
         assert not ended(fork(lambda: run(home, "whole")))
         length = time.monotonic() - begun
