@@ -1,6 +1,7 @@
 """One process of a team, in double precision: `torchrun … team.py FOLDER PARALLEL LAST`. It stops after step LAST, if that is not 0.
 
-`python team.py FOLDER PARALLEL LAST PROCESSES` is the whole team without torchrun: forked from one process, so that torch is imported once.
+`python team.py FOLDER PARALLEL LAST PROCESSES` is the whole team without torchrun: forked from one process, so that torch is imported once. With
+`tied` at the end, the model has one matrix for both tables.
 """
 
 import os
@@ -32,7 +33,7 @@ def run(folder: Path, parallel: str = "ddp", last: int = 0, model: Config = MODE
         return []
 
 
-def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
+def forked(processes: int, folder: Path, parallel: str, last: int, model: Config) -> None:
     """The processes that torchrun would start, with the environment and the common store that it would give them."""
     import torch._dynamo
     import torch.distributed.fsdp  # all of them need both
@@ -46,7 +47,7 @@ def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
         if child == 0:
             os.environ.update(given, RANK=str(rank), LOCAL_RANK=str(rank))
             try:
-                run(folder, parallel, last)
+                run(folder, parallel, last, model)
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()
@@ -60,7 +61,8 @@ def forked(processes: int, folder: Path, parallel: str, last: int) -> None:
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
     folder, parallel, last, *more = sys.argv[1:]
+    what = Path(folder), parallel, int(last), MODEL.replace(tied="tied" in more)
     if more and more[0].isdigit():
-        forked(int(more[0]), Path(folder), parallel, int(last))
+        forked(int(more[0]), *what)
     else:
-        run(Path(folder), parallel, int(last), MODEL.replace(tied="tied" in more))
+        run(*what)

@@ -531,17 +531,16 @@ def test_with_onednn_the_same_arguments_give_the_same_weights(tmp_path):
 
 TOGETHER = """
 import json, os, sys
-import torch
+import torch, torch._dynamo, torch.distributed.fsdp
 import torch.multiprocessing as mp
+from tlm_book import onednn
+from tlm_book.training import TrainConfig, train
+from tlm_book.training.distributed import dist_context
+from tlm_book.transformer_lm import Config
 
 def work(rank, folder, parallel):
     os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[2])
     torch.set_num_threads(1)
-    from tlm_book import onednn
-    from tlm_book.training import TrainConfig, train
-    from tlm_book.training.distributed import dist_context
-    from tlm_book.transformer_lm import Config
-
     onednn.SMALL = onednn.FEW = 0
     calls, exact = [], onednn.onednn_linear
     onednn.onednn_linear = lambda *inputs: calls.append(1) or exact(*inputs)
@@ -555,7 +554,7 @@ def work(rank, folder, parallel):
 
 if __name__ == "__main__":
     for parallel in ("ddp", "fsdp"):
-        mp.spawn(work, (f"{sys.argv[1]}/{parallel}", parallel), 2)
+        mp.start_processes(work, (f"{sys.argv[1]}/{parallel}", parallel), 2, start_method="fork" if hasattr(os, "fork") else "spawn")
 """
 
 

@@ -33,6 +33,11 @@ def in_a_team(processes: int, *arguments: object) -> None:
     assert run.returncode == 0, run.stderr[-3000:]
 
 
+def in_a_forked_team(processes: int, folder: Path, parallel: str, last: int, *more: str) -> None:
+    run = python(HERE / "team.py", folder, parallel, last, processes, *more)
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def double():
     torch.set_default_dtype(torch.float64)
@@ -58,11 +63,8 @@ def same_run(folder: Path, whole: tuple[Path, list[dict[str, float]]]) -> None:
 
 @pytest.mark.parametrize("by", [pytest.param("fork", marks=needs_fork), pytest.param("torchrun", marks=pytest.mark.long)])
 def test_sharded_then_alone(alone, tmp_path, by):
-    if by == "fork":
-        run = python(HERE / "team.py", tmp_path, "fsdp", 4, 2)
-        assert run.returncode == 0, run.stderr[-3000:]
-    else:
-        in_a_team(2, tmp_path, "fsdp", 4)
+    start = in_a_forked_team if by == "fork" else in_a_team
+    start(2, tmp_path, "fsdp", 4)
     assert len(checkpoints(tmp_path)) == 2
     team.run(tmp_path)
     same_run(tmp_path, alone)
@@ -75,12 +77,13 @@ def test_alone_then_three_copies(alone, tmp_path):
     same_run(tmp_path, alone)
 
 
+@needs_fork
 @pytest.mark.long
 def test_copies_then_sharded_with_a_tied_matrix(tmp_path):
     one = tmp_path / "one"
     log = team.run(one, model=team.MODEL.replace(tied=True))
-    in_a_team(2, tmp_path / "two", "ddp", 4, "tied")
-    in_a_team(2, tmp_path / "two", "fsdp", 0, "tied")
+    in_a_forked_team(2, tmp_path / "two", "ddp", 4, "tied")
+    in_a_forked_team(2, tmp_path / "two", "fsdp", 0, "tied")
     same_run(tmp_path / "two", (one, log))
 
 
