@@ -107,7 +107,8 @@ def install(command: list[str], every: float = EVERY) -> int:
 
 
 def compiled() -> None:
-    """Have Python compile every module now, on all cores; pip would use one."""
+    """Have Python compile every module, on all cores; pip would use one."""
+    print("  Python compiles them (up to a minute)", flush=True)
     compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0)
 
 
