@@ -227,6 +227,8 @@ def page(entries: harness.Entries) -> str:
 
 def said(report: harness.Report) -> str:
     text = f"One text, all figures; ratio: theirs / ours.\n\n{harness.table(report['writing'])}\n\n"
+    if report.get("notes"):
+        text += f"{report['notes']}\n\n"
     if report.get("forms"):
         text += f"Milliseconds of one product of a row of each text at L, from memory, in each form.\n\n{harness.table(report['forms'])}\n\n"
     text += f"Milliseconds of the n-th token.\n\n{harness.table(by_length(report))}\n\n"
