@@ -25,7 +25,6 @@ from tlm_book.auditing import (
     blame,
     cuts,
     inputs,
-    noise,
     run,
     state,
     trial,
@@ -282,27 +281,6 @@ def test_a_container_that_refuses_to_be_filled_is_left_alone_when_nothing_change
     model = nn.Linear(zoo.D, zoo.D)
     model.options = [Frozen(width=3)]
     assert audit(model, zoo.rows()).ok and model.options[0]["width"] == 3
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, None])
-def test_weights_that_were_moved_for_a_moment_are_as_they_were(dtype):
-    """By rows, by columns, of no axis, empty; one has been written into since it was copied."""
-    model = nn.ParameterList([torch.randn(300, 400), torch.randn(300, 400).T, torch.tensor(2.0), torch.ones(0, 3), torch.randn(10**5)])
-    weights = list(model)
-    with state.on_copies([model], dtype) as given:
-        weights[-1].data[-1] += 1
-        sample = trial.Trial.__new__(trial.Trial)
-        vars(sample).update(modules={"": model}, given=given, eps=0.0)
-        kept = [noise.unmoved(sample, t) is given[id(t)] for t in weights]
-        before = [(t.data.clone(), t.data.stride()) for t in weights]
-        with noise.moved_by_one_unit(sample, torch.zeros(1, 3)):
-            ratios = [t.data / data - 1 for t, (data, _) in zip(weights, before)]
-            weights[2].data = weights[2].data.half()
-        after = [(t.data, t.data.stride()) for t in weights]
-    assert kept == [True, True, True, True, False]
-    assert all((0.4 < r.abs() / torch.finfo(r.dtype).eps).all() and (r.abs() / torch.finfo(r.dtype).eps < 2.1).all() for r in ratios)
-    for (a, here), (b, there) in zip(after, before):
-        assert a.dtype == b.dtype and torch.equal(a, b) and here == there
 
 
 # --- Options, other inputs, what cannot be decided

@@ -62,19 +62,10 @@ def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor,
     return max(min(rounding, 2**16 * trial.eps), 64 * trial.eps)
 
 
-def holds(t: Shaped[Tensor, "*s"], given: Shaped[Tensor, "*z"]) -> bool:
-    """Whether t holds the given numbers, converted to its type; this is done piece by piece, without a copy of the whole."""
-    if given.shape != t.shape:
-        return False
-    pieces = 1 + t.numel() // 2**16
-    pairs = zip(*(torch.atleast_1d(some).chunk(pieces) for some in (given, t)))
-    return all(torch.equal(a.to(b.dtype), b) for a, b in pairs)
-
-
 def unmoved(trial: Trial, t: Shaped[Tensor, "*s"]) -> Shaped[Tensor, "*s"]:
     """The content of a weight, to be restored: the model's own numbers if they are equal, so that no third copy of a large model is kept."""
     given = trial.given.get(id(t))
-    return given if given is not None and holds(t.data, given) else t.data
+    return given if given is not None and torch.equal(given.to(t.dtype), t.data) else t.data
 
 
 @contextlib.contextmanager
@@ -96,13 +87,12 @@ def moved_by_one_unit(trial: Trial, x: Shaped[Tensor, "batch n *d"]) -> Iterator
     before = []
     try:
         for t in held.values():
-            other = moved(t.data)
-            before.append((t, unmoved(trial, t), other))
-            t.data = other
+            before.append((t, unmoved(trial, t)))
+            t.data = moved(t.data)
         yield moved(x) if is_continuous(x) else x
     finally:
-        for t, data, other in before:
-            t.data = other.copy_(data) if other.stride() == data.stride() else data.to(other.dtype, copy=True)
+        for t, data in before:
+            t.data = data.to(t.dtype, copy=True)
 
 
 def shaken(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:
