@@ -5,10 +5,13 @@ with the same weights; batches of texts; weights in fewer bits; the forms of the
 
 Before anything is timed, the two must write the same tokens. The ratio is their time over ours, round by round: above 1, ours is faster.
 GPT-2's activation is a formula of several elementwise steps there ("gelu_new"); the fused kernel ("gelu_pytorch_tanh") computes the same
-function faster, so both are measured. Ours is the whole of `generate`, with the copy of the weights that it makes first. Each is measured as it comes and compiled, theirs then with a cache of
-fixed size; the first text of a compiled program, which waits for the compiler (with none of its results kept from before), is timed by itself. The limit is measured in the same rounds: a step reads every weight once, so where the weights come from memory (L) it is hardly
-faster than a plain sum over the matrices (`Tensor.sum`, one after the other, all threads); S's stay in the cache, where that is no limit. The cost of the n-th token is the median over the eight steps around n; its slope is that of the line through the points
-(log n, log cost) by least squares. Writes decoding.json, decoding.md and decoding.svg; takes about ten minutes on two cores.
+function faster, so both are measured. Ours is the whole of `generate`, with the copy of the weights that it makes first. Each is measured as
+it comes and compiled, theirs then with a cache of fixed size; the first text of a compiled program, which waits for the compiler (with none of its
+results kept from before), is timed by itself.
+The limit is measured in the same rounds: a step reads every weight once, so where the weights come from memory (L) it is hardly faster than a plain
+sum over the matrices (`Tensor.sum`, one after the other, all threads); S's stay in the cache, where that is no limit. The cost of the n-th token is
+the median over the eight steps around n; its slope is that of the line through the points (log n, log cost) by least squares.
+Writes decoding.json, decoding.md and decoding.svg; on two cores the part with the compiled programs alone takes about ten minutes.
 """
 
 import functools
@@ -99,7 +102,7 @@ def writing(name: str, activation: str, options: object) -> dict[str, object]:
         "compiled, ms": found["compiled"].ms(), "theirs / compiled": harness.ratio(found["theirs"], found["compiled"]).text(),
         "compiled, tokens/s": round(NEW * quick), "compiled, of the limit": f"{NEW * quick / limit:.0%}",
         "theirs compiled / compiled": harness.ratio(found["theirs, compiled"], found["compiled"]).text(),
-        "first text compiled, s": round(first["compiled"]), "theirs, s": round(first["theirs, compiled"]),
+        "first text compiled, s": round(first["compiled"]), "their first text compiled, s": round(first["theirs, compiled"]),
     }  # fmt: skip
     row = {
         "size": name, "their activation": activation, "ours, ms": found["ours"].ms(), "theirs, ms": found["theirs"].ms(),

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +110,8 @@ def install(command: list[str], every: float = EVERY) -> int:
 def compiled() -> None:
     """Have Python compile every module but the packages' own tests, on all cores; pip would use one, and compile those, too."""
     print("  Python compiles them (up to a minute)", flush=True)
-    compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0, rx=re.compile(r"site-packages.*[/\\]tests[/\\]"))
+    with suppress(OSError):  # where no processes can be started: then each module is compiled when it is first imported
+        compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0, rx=re.compile(r"site-packages.*[/\\]tests[/\\]"))
 
 
 def main() -> int:

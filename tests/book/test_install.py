@@ -45,3 +45,15 @@ def test_a_failure_is_shown_and_kept(capfd, status):
 
 def test_pins_are_counted():
     assert install.pinned("# a==1\na==1\nb-c==2.0\n\n-e .\n") == 2
+
+
+def test_packages_that_cannot_be_compiled_beforehand_are_no_failure(monkeypatch):
+    tried = []
+
+    def refuse(*_, **options):
+        tried.append(options["workers"])
+        raise PermissionError("no semaphores")
+
+    monkeypatch.setattr(install.compileall, "compile_dir", refuse)
+    install.compiled()
+    assert tried == [0]
