@@ -51,7 +51,7 @@ def execute(name: str, fresh: bool = False) -> None:
     before = {cell.id: copy.deepcopy(cell.outputs) for cell in code}
     sources = committed_sources(name)
     client = NotebookClient(
-        notebook, timeout=900, kernel_name="python3", record_timing=False, store_widget_state=False, coalesce_streams=True,
+        notebook, timeout=900, kernel_name="python3", record_timing=False, store_widget_state=False, coalesce_streams=True, shutdown_kernel="immediate",
         resources={"metadata": {"path": str(BOOK)}},
     )
     client.execute()

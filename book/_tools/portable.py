@@ -59,7 +59,7 @@ def observe(chapter: str, machine: str) -> Seen:
     for cell in code:
         cell.execution_count = None
     client = NotebookClient(
-        notebook, timeout=1800, kernel_name="python3", coalesce_streams=True, extra_arguments=["--log-level=ERROR"],
+        notebook, timeout=1800, kernel_name="python3", coalesce_streams=True, shutdown_kernel="immediate", extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(BOOK)}},
     )
     failed: list[tuple[int, str]] = []
