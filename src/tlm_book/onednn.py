@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 LIBRARIES = ("auto", "linear", "onednn")
+FORMATS = {torch.float32: 100, torch.bfloat16: 7}  # and whole numbers, below which a small product is exact
 SMALL, FEW = 2**23, 128  # multiplications, and rows: with fewer of either, oneDNN gains nothing
 MARGIN = 1.2  # oneDNN must be at least this many times as quick
 ROUNDS = 30
@@ -51,20 +52,21 @@ ROUNDS = 30
 # oneDNN's product
 
 
-def onednn_available() -> bool:
-    """Whether this torch has oneDNN's products, they are right, and they are switched on (`torch.backends.mkldnn`)."""
-    if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
+def onednn_available(dtype: torch.dtype = torch.float32) -> bool:
+    """Whether this torch has oneDNN's products in this number format (float32, or bfloat16, which fewer processors can multiply), they are right, and
+    they are switched on (`torch.backends.mkldnn`)."""
+    if dtype not in FORMATS or not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
         return False
     try:
-        return _proved()
+        return _proved(dtype)
     except (AttributeError, RuntimeError, TypeError):
         return False  # no such operation in this torch, or not for this processor
 
 
 @cache  # of a success: an error is not kept
-def _proved() -> bool:
+def _proved(dtype: torch.dtype) -> bool:
     """Multiply small whole numbers, by a matrix in either order of memory and by a copy. RuntimeError for a wrong product."""
-    X, W, b = _counted(3, 4), _counted(5, 4), _counted(5)
+    X, W, b = (_counted(*shape, below=FORMATS[dtype]).to(dtype) for shape in ((3, 4), (5, 4), (5,)))
     with torch.inference_mode(), torch.autocast("cpu", enabled=False):
         for V in (W, W.T.contiguous().T, reordered(W, 16)):
             if not torch.equal(onednn_product(X, V, b), X @ W.T + b):
@@ -72,18 +74,18 @@ def _proved() -> bool:
     return True
 
 
-def _counted(*shape: int, below: int = 100) -> Tensor:
+def _counted(*shape: int, below: int) -> Tensor:
     """The numbers 0, 1, …, below − 1, again and again, in float32 on the CPU, whatever the default type and device."""
     return (torch.arange(math.prod(shape), device="cpu") % below).to(torch.float32).view(shape)
 
 
 def can_multiply(W: Shaped[Tensor, "..."]) -> bool:
-    """Whether `onednn_product` can multiply by this matrix: in float32, on a CPU, where oneDNN is available."""
-    return W.dtype == torch.float32 and W.device.type == "cpu" and W.layout == torch.strided and W.dim() == 2 and onednn_available()
+    """Whether `onednn_product` can multiply by this matrix: on a CPU, where oneDNN is available for its number format."""
+    return W.device.type == "cpu" and W.layout == torch.strided and W.dim() == 2 and onednn_available(W.dtype)
 
 
 def onednn_product(X: Float[Tensor, "rows in"], W: Float[Tensor, "out in"], b: Float[Tensor, "out"] | None = None) -> Float[Tensor, "rows out"]:
-    """XW' + 1b by oneDNN, without a gradient; for float32 on a CPU. W may be `reordered`."""
+    """XW' + 1b by oneDNN, without a gradient; for float32 or bfloat16 on a CPU. W may be `reordered`."""
     multiply: Any = torch.ops.mkldnn._linear_pointwise  # torch.compile emits this operation, but cannot trace a call of it
     found: Tensor = multiply(X, W, None if b is None else b.contiguous(), "none", [], "")
     return found
@@ -197,7 +199,7 @@ def _suit(X: Tensor, W: Tensor, b: Tensor | None) -> bool:
     if entries * len(W) < SMALL or entries < FEW * d or W.shape[1] != d:
         return False
     kinds = {Tensor, nn.Parameter} >= {type(X), type(W), *(() if b is None else (type(b),))}
-    fits = X.dtype == W.dtype and X.device == W.device and X.layout == W.layout and not X.is_nested
+    fits = X.dtype == W.dtype == torch.float32 and X.device == W.device and X.layout == W.layout and not X.is_nested
     of_bias = b is None or (b.dtype == W.dtype and b.device == W.device and b.shape == W.shape[:1])
     as_usual = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active() or torch.jit.is_tracing() or forward_ad._current_level >= 0
     return kinds and fits and of_bias and not as_usual and can_multiply(W)

@@ -184,6 +184,21 @@ def test_the_quickest_form_is_chosen_and_remembered(slow, monkeypatch):
     third.add(*drawn((24, 16), torch.float32, True))
     third.prepare(1)
     assert third.choices[16, 24, 1].form == "column"
+    costs |= {"parts": 0.6 * room.DISTURBED + 0.1}  # its threads wait for a core that another program has
+    room.forget()
+    third.prepare(1)
+    assert third.choices[16, 24, 1].form == "column" and third.choices[16, 24, 1].disturbed
+    costs |= {"parts": 0.5}
+    now[0] += room.AGAIN - 1
+    third.prepare(1)
+    assert third.choices[16, 24, 1].form == "column"
+    now[0] += 1.1
+    third.prepare(1)
+    assert third.choices[16, 24, 1].form == "parts"
+    costs |= {"parts": 0.9}
+    now[0] += 2 * room.AGAIN
+    third.prepare(1)
+    assert third.choices[16, 24, 1].milliseconds["parts"] == pytest.approx(5e-4)  # for all forms were below DISTURBED times the best
 
 
 def test_what_is_small_or_large_is_not_tried(slow, monkeypatch):

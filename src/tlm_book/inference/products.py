@@ -48,6 +48,8 @@ ROUNDS = 3
 PATIENCE = 0.1  # seconds after which no further round begins
 WORTH_A_COPY = 1.15  # times as quick must a form be that copies the matrix, since each new model copies anew
 HOPELESS = 3.0  # times as long as the best: not tried again
+DISTURBED = 16.0  # times as long as the best: no form is so bad, but another program had one of the cores
+AGAIN = 10.0  # seconds that a choice holds after a disturbed trial
 
 
 # The forms
@@ -169,17 +171,17 @@ def _int8_widened(W: Quantized, b: Bias) -> Rows:
 
 STORED: dict[str | None, dict[str, Form]] = {
     None: FORMS,
-    "bfloat16": {"linear": _bfloat16("linear"), "parts": _bfloat16("parts"), "column": _bfloat16("column"), "widened": _bfloat16_widened},
+    "bfloat16": {form: _bfloat16(form) for form in ("linear", "parts", "column", "reordered")} | {"widened": _bfloat16_widened},
     "int8": {"packed": _int8_packed, "widened": _int8_widened},
 }
 # those that gain something when there are many rows
-FOR_MANY: dict[str | None, tuple[str, ...]] = {None: ("linear", "onednn", "reordered"), "bfloat16": ("linear", "widened"), "int8": ("widened",)}
+FOR_MANY: dict[str | None, tuple[str, ...]] = {None: ("linear", "onednn", "reordered"), "bfloat16": ("linear", "reordered", "widened"), "int8": ("widened",)}
 
 
 def _usable(form: str, product: "Product") -> bool:
     W = product.W
     if form in ("onednn", "reordered"):
-        return can_multiply(W)
+        return can_multiply(product.kept) and W.dtype != torch.float64
     if form == "packed":  # its kernel reads beyond the end of a matrix of another width
         return _int8_kernel is not None and W.device.type == "cpu" and W.dtype != torch.float64 and W.shape[1] % 32 == 0
     return form == "widened" or product.stored is None or W.dtype != torch.float64
@@ -202,9 +204,15 @@ class Choice:
         """Seconds of the quickest form."""
         return self.milliseconds[self.form] / 1e3
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether a form took so long that another program must have had one of the cores."""
+        return max(self.milliseconds.values()) > DISTURBED * min(self.milliseconds.values())
+
 
 Key = tuple[object, ...]  # what a choice depends on
 _found: dict[frozenset[Key], dict[Key, Choice]] = {}  # in this process: one trial for all models with the same shapes
+_until: dict[frozenset[Key], float] = {}  # the moment until which it holds
 
 
 def forget() -> None:
@@ -244,7 +252,7 @@ class Products:
     In steps that are `compiled` for a processor, "auto" multiplies a row as a column, for which the compiler writes a loop of its own, and whole
     numbers by torch's kernel for them. Otherwise it tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over
     the matrices in the order of a step, so that these come from memory, and each shape gets the form with the shortest time, for one row, up to
-    four, up to sixteen, and more. Up to rounding all forms are equal. In float32, when two tokens are nearly tied, another form may write another
+    four, up to sixteen, and more. If another program had a core meanwhile, the next text after AGAIN seconds tries again. Up to rounding all forms are equal. In float32, when two tokens are nearly tied, another form may write another
     token: to get the same text again, name a form.
     ValueError for an unknown name.
     """
@@ -283,8 +291,9 @@ class Products:
         here = rows, torch.get_num_threads(), onednn_available(), size <= COPIED
         key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, *here)
         shapes = frozenset(map(key, self.all))
-        if shapes not in _found:
-            _found[shapes] = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
+        if shapes not in _found or time.perf_counter() > _until[shapes]:
+            _found[shapes] = found = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
+            _until[shapes] = time.perf_counter() + AGAIN if any(choice.disturbed for choice in found.values()) else math.inf
         for product in self.all:
             choice = _found[shapes][key(product)]
             product.chosen[kind] = product.form(choice.form)
