@@ -214,11 +214,26 @@ def by_machine(entries: harness.Entries) -> list[dict[str, object]]:
     return found
 
 
+def compiled_by_machine(entries: harness.Entries) -> list[dict[str, object]]:
+    """The same compiled: beside their two activations, not compiled, and beside theirs compiled."""
+    found: list[dict[str, object]] = []
+    for name, short in harness.short_names(entries).items():
+        for size in SIZES:
+            usual, fused = (row for row in entries[name]["writing"] if row["size"] == size)
+            if "compiled, ms" in usual:
+                speed = {"tokens/s": usual["compiled, tokens/s"], "limit": usual["limit, tokens/s"] if size in FROM_MEMORY else None}
+                ratios = {"theirs / ours": usual["theirs / compiled"], "with fused GELU": fused["theirs / compiled"]}
+                found.append({"processor": short, "size": size, **speed, **ratios, "both compiled": usual["theirs compiled / compiled"]})
+    return found
+
+
 def page(entries: harness.Entries) -> str:
     """The machines one below the other or side by side, and what else was found on each."""
     side = lambda what, keys, columns: harness.abreast({name: report.get(what, []) for name, report in entries.items()}, keys, columns, FEW[what])
     text = f"{NEW} tokens after {PROMPT}, one text; limit: a plain sum over the weights.\n\n"
     text += f"{harness.table(by_machine(entries))}\n\n{harness.measured(entries)}\n\n"
+    if compiled := compiled_by_machine(entries):
+        text += f"Ours compiled; in the last column theirs, too.\n\n{harness.table(compiled)}\n\n"
     if any(report.get("batches") for report in entries.values()):
         text += f"{BATCH_NEW} tokens after {PROMPT} in each of several texts.\n\n"
         text += f"{harness.table(side('batches', ('texts', 'size'), ('ours, tokens/s', 'theirs, tokens/s', 'ratio')))}\n\n"

@@ -126,35 +126,39 @@ def waiter(device: str) -> Callable[[], None]:
 # The machine
 
 
-def processor_name() -> str:
-    """The processor's name where the system tells it."""
+def processor_says(field: str) -> str:
+    """A line of what the system tells of the (first) processor, such as "model name"; "" where it does not."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.split(":")[0].strip() == field), "")
+
+
+def processor_name() -> str:
+    """The processor's name where the system tells it."""
+    return processor_says("model name") or platform.processor() or platform.machine()
 
 
 def processor_flags() -> set[str]:
     """What the processor can do, such as "avx512_bf16"; empty where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return set()
-    return set(next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "").split())
+    return set(processor_says("flags").split())
 
 
-def vectors(flags: set[str]) -> str:
-    """The widest vector instructions of an x86 processor: "AVX512", "AVX2", or "" where neither is known of."""
-    return "AVX512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
+def vectors(flags: set[str], maker: str = "", family: str = "") -> str:
+    """The widest vector instructions of an x86 processor: "AVX512", "AVX512 in halves" (AMD's Zen 4 has units of 256 bits, which work on each half in
+    turn), "AVX2", or "" where none is known of."""
+    if "avx512f" in flags:
+        return "AVX512 in halves" if (maker, family) == ("AuthenticAMD", "25") else "AVX512"
+    return "AVX2" if "avx2" in flags else ""
 
 
 def machine(**more: object) -> dict[str, object]:
     """The date, the processor with its vector instructions and cores, and Python; `more`, such as versions of libraries, is added."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     today = datetime.date.today().isoformat()
-    processor = {"processor": processor_name(), "vectors": vectors(processor_flags()), "cores": cores}
+    widest = vectors(processor_flags(), processor_says("vendor_id"), processor_says("cpu family"))
+    processor = {"processor": processor_name(), "vectors": widest, "cores": cores}
     return {"date": today, **processor, "python": platform.python_version(), **more}
 
 
@@ -251,7 +255,7 @@ def measured(found: Entries) -> str:
 def short_names(names: Collection[str]) -> dict[str, str]:
     """Each machine's name without trademarks, vector instructions and cores, as far as it is still the only one of that name:
     "Intel(R) Xeon(R) Processor (AVX512), 2 cores" is "Intel Xeon"."""
-    trademarks, vectors_, cores = r"\((?:R|TM)\)|Processor", r"\(AVX\w*\)", r", \d+ cores"
+    trademarks, vectors_, cores = r"\((?:R|TM)\)|Processor", r"\(AVX[^)]*\)", r", \d+ cores"
     levels = [f"{trademarks}|{vectors_}|{cores}", f"{trademarks}|{cores}", "$"]
     shorts = [{name: " ".join(re.sub(dropped, " ", name).split()) for name in names} for dropped in levels]
     return {name: next(short[name] for short in shorts if [*short.values()].count(short[name]) == 1) for name in names}

@@ -56,6 +56,8 @@ def test_table_and_files(tmp_path, capsys):
     facts = harness.torch_machine("cpu", peer="1.0")
     assert harness.NO_GPU in harness.about(facts) and {"date", "processor", "vectors", "cores", "threads", "torch", "blas", "peer"} <= facts.keys()
     assert [harness.vectors(flags) for flags in ({"avx", "avx2", "avx512f"}, {"avx", "avx2"}, {"asimd"})] == ["AVX512", "AVX2", ""]
+    amd = [harness.vectors({"avx2", "avx512f"}, "AuthenticAMD", family) for family in ("25", "26")]
+    assert amd == ["AVX512 in halves", "AVX512"] and harness.vectors({"avx2"}, "AuthenticAMD", "25") == "AVX2"
     named = {"processor": "P", "vectors": "AVX2", "cores": 2}
     assert harness.entry_name(named) == "P (AVX2), 2 cores" and harness.entry_name(named | {"vectors": ""}) == "P, 2 cores"
     assert harness.about(named | {"vectors": ""}) == "processor P, cores 2"
@@ -74,7 +76,7 @@ def test_machines_side_by_side():
     assert harness.abreast({"A": more}, ("size",), ("ms", "more"), few=("ms",)) == more
     assert harness.abreast({"A": more, "B": second}, ("size",), ("ms", "more"), few=("ms",))[0] == {"size": "S", "A: ms": 1, "B: ms": None}
     assert harness.short_names(["A, 2 cores", "A, 4 cores"]) == {"A, 2 cores": "A, 2 cores", "A, 4 cores": "A, 4 cores"}
-    names = ["A(R) Processor (AVX512), 2 cores", "B (AVX2), 2 cores", "B (AVX512), 2 cores", "B"]
+    names = ["A(R) Processor (AVX512 in halves), 2 cores", "B (AVX2), 2 cores", "B (AVX512), 2 cores", "B"]
     assert list(harness.short_names(names).values()) == ["A", "B (AVX2)", "B (AVX512)", "B"]
 
 
