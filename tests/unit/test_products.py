@@ -29,11 +29,11 @@ def drawn(shape: tuple[int, int], dtype: torch.dtype, bias: bool) -> tuple[torch
 EXACT = [form for form in FORMS if form not in ("onednn", "reordered")]  # in float64, too
 
 
-@pytest.mark.parametrize(("form", "dtype"), [*((form, torch.float64) for form in EXACT), *((form, torch.float32) for form in FORMS)])
+@pytest.mark.parametrize(("form", "dtype"), [*((form, torch.float64) for form in EXACT), *itertools.product(FORMS, (torch.float32, torch.bfloat16))])
 def test_all_forms_are_equal(form, dtype):
-    if form not in EXACT and not onednn.onednn_available():
-        pytest.skip("this torch has no oneDNN")
-    bound = 1e-13 if dtype == torch.float64 else 1e-5
+    if form not in EXACT and not onednn.onednn_available(dtype):
+        pytest.skip("this torch has no oneDNN, or the processor none in bfloat16")
+    bound = {torch.float64: 1e-13, torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
     for shape, bias, rows in itertools.product(SHAPES, (False, True), (1, 2, 5, 16, 17, 70)):
         W, b = drawn(shape, dtype, bias)
         X = torch.randn(rows, shape[1], dtype=dtype)
@@ -86,6 +86,13 @@ def test_int8_is_off_by_half_a_step(form):
         if form == "packed":  # rows and results have eight binary digits
             bound = bound + X.abs() @ (W.abs().T + s / 2) / 2**7
         assert (gap <= 1.001 * bound + 1e-5).all() and (gap.max() > 1e-4 or shape[0] == 1)
+    for dtype in (torch.bfloat16, torch.float16):  # in which neither a quotient nor a sum may leave its range
+        W = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).to(dtype)
+        Q, s = quantized(W)
+        assert Q.abs().amax(1).eq(127).all() and (s[:, None] * Q - W).abs().le(s[:, None] * 0.5001).all()
+        X = 300 * torch.randn(1, 64).to(dtype)
+        found = Product(W / 50, None, "int8").form(form)(X)
+        assert found.dtype == dtype and (found - X.float() @ (W / 50).float().T).abs().max() < 0.03 * X.norm()
     Q, s = quantized(torch.zeros(2, 3))
     assert not Q.any() and not s.any()
 

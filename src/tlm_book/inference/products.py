@@ -127,6 +127,7 @@ COPIES = ("in_out", "reordered")
 
 def quantized(W: Float[Tensor, "out in"]) -> tuple[Shaped[Tensor, "out in"], Float[Tensor, "out"]]:
     """(Q, s) with whole numbers Q from −127 to 127 and a scale for each row: W ≈ s Q, every entry of row j off by at most s_j/2, s_j = max|W_j|/127."""
+    W = W.to(torch.promote_types(W.dtype, torch.float32))  # rounded to eight digits, 127 could become 128, which no byte holds
     s = W.abs().amax(1) / 127
     return (W / torch.where(s > 0, s, 1)[:, None]).round().to(torch.int8).contiguous(), s
 
@@ -158,14 +159,18 @@ def _int8_packed(W: Quantized, b: Bias) -> Rows:
     """Whole numbers, multiplied by torch's own kernel for them; rows and results are rounded to bfloat16."""
     Q, s = W
     one = torch.ones_like(s, dtype=torch.bfloat16)
-    scaled = lambda X: _int8_kernel(X.bfloat16(), Q, one).to(X.dtype) * s
+    scaled = lambda X: (_int8_kernel(X.bfloat16(), Q, one) * s).to(X.dtype)
     return scaled if b is None else lambda X: scaled(X) + b
 
 
 def _int8_widened(W: Quantized, b: Bias) -> Rows:
     """Whole numbers, converted to the rows' type for each product: the rows are not rounded."""
     Q, s = W
-    scaled = lambda X: torch.mm(X, Q.to(X.dtype).T) * s
+
+    def scaled(X: Float[Tensor, "rows a"]) -> Float[Tensor, "rows b"]:
+        wide = torch.promote_types(X.dtype, torch.bfloat16)  # float16 would overflow before the sum is scaled
+        return (torch.mm(X.to(wide), Q.to(wide).T) * s).to(X.dtype)
+
     return scaled if b is None else lambda X: scaled(X) + b
 
 
