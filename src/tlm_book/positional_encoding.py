@@ -47,8 +47,8 @@ class PositionalEncoding(nn.Module):
     "sinusoidal" (fixed), "learned" (trainable, starts as normal random numbers of
     standard deviation 0.02), "none" and "rotary" (X unchanged; with "rotary" the heads
     turn their queries and keys, see `Rotary`). The row `table[p]` belongs to row
-    p of the input; for the sinusoid it holds position `start` + p. The table is made
-    in torch's default dtype.
+    p of the input; for the sinusoid it holds position `start` + p (with `halves`, all
+    sines of a row stand before its cosines). The table is made in torch's default dtype.
 
     x: (…, n, d_model) → the same shape. ValueError for n = 0, n > max_len or another
     width, and, on construction, for an unknown kind or a sinusoid of odd width;
@@ -64,18 +64,19 @@ class PositionalEncoding(nn.Module):
         d_model: int,
         kind: str = "learned_from_sinusoid",
         start: int = 1,
+        halves: bool = False,
     ) -> None:
         super().__init__()
         expects_positive(max_len=max_len, d_model=d_model)
         expects_one_of("kind", kind, KINDS)
         self.max_len, self.d_model, self.kind = max_len, d_model, kind
+        self.start, self.halves = start, halves
         if kind in ("none", "rotary"):
             table = torch.zeros(max_len, 0)
         elif kind == "learned":
             table = 0.02 * torch.randn(max_len, d_model)
         else:
-            table = sinusoidal_table(max_len, d_model, start)
-            table = table.to(torch.get_default_dtype())
+            table = self._sinusoid().to(torch.get_default_dtype())
         if kind in ("learned", "learned_from_sinusoid"):
             self.table = nn.Parameter(table)
         else:
@@ -89,6 +90,22 @@ class PositionalEncoding(nn.Module):
         """{"P": table} as float64, for `spec.positional_encoding.add_positions`; of
         width 0 for the kinds "none" and "rotary"."""
         return {"P": as_float64(self.table)}
+
+    def _sinusoid(self) -> Float[Tensor, "M d"]:
+        table = sinusoidal_table(self.max_len, self.d_model, self.start)
+        if self.halves:  # (M, d/2, 2) → (M, 2, d/2)
+            table = table.unflatten(1, (-1, 2)).mT.flatten(1)
+        return table
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> "PositionalEncoding":
+        """`to_empty`, …: a fixed table without numbers gets its own again."""
+        empty = self.kind == "sinusoidal" and self.table.is_meta
+        super()._apply(fn, recurse)
+        if empty and not self.table.is_meta:
+            self.table.copy_(self._sinusoid())
+        return self
 
 
 # --- The table of sines and cosines

@@ -88,15 +88,18 @@ def test_scores_of_a_batch_are_means_over_texts(shipped):
         assert torch.allclose(of_heads, torch.stack(one_by_one).mean(0), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [None, 0.3])
-def test_head_matrices_give_the_patterns(scale):
-    """softmax(◺ N(X) M N(X)ᵀ) is the pattern, for every head and any scale of the scores."""
+@pytest.mark.parametrize(("scale", "n_heads", "n_kv_heads"), [(None, 3, None), (0.3, 3, 1), (None, 4, 2)])
+def test_head_matrices_give_the_patterns(scale, n_heads, n_kv_heads):
+    """softmax(◺ N(X) M N(X)ᵀ) is the pattern, for every head, shared keys, and any scale of the scores; the heads' terms sum to the layer."""
     torch.manual_seed(0)
-    model = TransformerLM(Config(11, 12, 8, 2, 3, max_len=8, scale=scale)).double()
+    model = TransformerLM(Config(11, 12, 8, 2, n_heads, max_len=8, scale=scale, n_kv_heads=n_kv_heads)).double()
     t = torch.arange(7)
     for layer, (block, x) in enumerate(zip(model.blocks, model.residual_stream(t))):
         y = block.norm_attention(x).detach()
-        for head in range(3):
-            M, _ = heads.head_matrices(model, layer, head)
+        total = block.attention.out.bias
+        for head in range(n_heads):
+            M, OV = heads.head_matrices(model, layer, head)
             scores = (y @ M @ y.T).masked_fill(~torch.ones(7, 7, dtype=torch.bool).tril(), -np.inf)
             assert torch.allclose(scores.softmax(-1), model.attention_weights(t)[layer, head], rtol=0, atol=1e-12)
+            total = total + scores.softmax(-1) @ y @ OV
+        assert torch.allclose(total, block.attention(y), rtol=0, atol=1e-12)

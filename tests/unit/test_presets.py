@@ -342,3 +342,21 @@ def test_a_misspelled_field_is_named_with_the_nearest():
     for make in (lambda: Config(5, n_head=4), lambda: Config.gpt2(n_head=4), lambda: Config(5).replace(n_head=4), lambda: EncoderDecoderConfig(5, n_head=4)):
         with pytest.raises(TypeError, match=r"^n_head: got an unknown argument, want one of .*; did you mean n_heads\?$"):
             make()
+
+
+@pytest.mark.parametrize("name", ["wojcik", "agarwal", "lei_mao", "vaswani", "llama"])
+def test_a_model_without_numbers_takes_those_of_another(name):
+    """Made on the meta device, given room, then the weights: what is not among the weights, the fixed positions, is there too."""
+    small = {"d_model": 16, "d_ff": 32, "n_layers": 1, "n_heads": 2, "max_len": 32}
+    pairs = [(TransformerLM, getattr(Config, name)(50, **small))]
+    if hasattr(EncoderDecoderConfig, name):
+        config = getattr(EncoderDecoderConfig, name)(50, **small)
+        pairs += [(EncoderDecoder, config.replace(pe="sinusoidal", pe_halves=halves)) for halves in (False, True)]
+    tokens = torch.randint(50, (2, 9))
+    for kind, config in pairs:
+        model = kind(config).eval()
+        with torch.device("meta"):
+            empty = kind(config).eval()
+        empty.to_empty(device="cpu").load_state_dict(model.state_dict())
+        inputs = (tokens,) if kind is TransformerLM else (tokens, tokens)
+        assert torch.equal(empty(*inputs), model(*inputs))

@@ -303,6 +303,44 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_can_be_taken(text):
     assert contents(text.parent / "model") == contents(text.parent / "whole")
 
 
+def test_a_log_that_is_behind_its_checkpoint_is_named(text):
+    """From it the number of steps is known that were made: a shorter one would make some of them twice."""
+    folder = begun(text)
+    log, last = folder / "log.jsonl", checkpoints(folder)[-1]
+    lines = log.read_text(encoding="utf-8").splitlines(True)
+    assert len(lines) >= 6 and last.name == "step-00000006"
+    for left in ("".join(lines[:5]), "".join(lines[:5]) + lines[5][:7], "".join([*lines[:3], *lines[4:]]), "[]\n" * 6, None):
+        log.unlink() if left is None else log.write_text(left, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"log\.jsonl: got .*, want that of "):
+            resumed(text)
+    log.write_text("".join(lines[:5]), encoding="utf-8")
+    shutil.rmtree(last)
+    resumed(text)
+    train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
+    assert contents(text.parent / "model") == contents(text.parent / "whole")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_the_log_is_on_the_disk_before_the_checkpoint(text, monkeypatch):
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}"))) or sync(file))
+    begun(text, step=4)
+    wanted = [path.name for path in synced if path.name == "log.jsonl" or path.name == "state.safetensors"]
+    assert wanted[-4:] == ["log.jsonl", "state.safetensors"] * 2
+
+
+def test_a_folder_of_few_files_is_cut_and_may_hold_the_model(text):
+    """A tenth of the text is held out, whatever the sizes of the files; what the run itself writes into the folder is no text."""
+    folder = text.parent / "texts"
+    folder.mkdir()
+    (folder / "about.txt").write_text("A short file.\n", encoding="utf-8")
+    (folder / "book.txt").write_text("\n\n".join(documents()[:8]), encoding="utf-8")
+    report = train_files(folder, folder / "model", device="cpu", progress=False, **TINY)
+    assert report.n_files == 2 and 20 <= report.documents <= 80
+    assert 0.02 < report.held_out_tokens / (report.held_out_tokens + report.train_tokens) < 0.25
+    assert resumed(folder / "book.txt", steps=9).n_files == 2
+
+
 def test_a_loss_that_is_not_finite_keeps_the_checkpoints(text):
     with pytest.raises(ValueError, match=r"at step \d+, batch sample_batch\(tokens, 16, 4, 0, \d+\)"):
         train_files(text, text.parent / "model", device="cpu", progress=False, **TINY | {"lr": 1e30, "warmup": 8, "eval_every": 1})

@@ -230,13 +230,9 @@ class EncoderDecoder(nn.Module):
 
     @staticmethod
     def positions(config: EncoderDecoderConfig) -> PositionalEncoding:
-        """The layer that adds the positions of these settings; with `pe_halves`, all
-        sines of a row stand before its cosines."""
+        """The layer that adds the positions of these settings."""
         c = config
-        layer = PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start)
-        if c.pe_halves:  # (M, d/2, 2) → (M, 2, d/2)
-            layer.table = layer.table.unflatten(1, (-1, 2)).mT.flatten(1)
-        return layer
+        return PositionalEncoding(c.max_len, c.d_model, c.pe, c.pe_start, c.pe_halves)
 
     @torch.no_grad()
     def initialize(self) -> None:

@@ -15,6 +15,7 @@ from tlm_book.checks import (
     expects,
     expects_one_of,
     expects_shape,
+    expects_switches,
     expects_tokens,
     expects_whole,
     holds_integers,
@@ -68,6 +69,7 @@ def generate(
     that are not integers.
     """
     expects_model(model)
+    _expects_ways(generator, compile)
     several = isinstance(tokens, list | tuple) and not _is_text(tokens)
     rows: Any = None if several else _text(model, tokens)
     if several:
@@ -106,6 +108,7 @@ def stream(
     Arguments and errors as in `generate`; arguments are checked at once, not when the first token is asked for.
     """
     expects_model(model)
+    _expects_ways(generator, compile)
     ends = _ends(model, start, stop)
     read = _readable(model, [_text(model, tokens)], n_new, start, on_overflow)
     reader = TextReader(model, read, start, compile, products, weights)
@@ -125,7 +128,8 @@ def beam_search(
 ) -> list[Hypothesis]:
     """At most `width` continuations of the text, each of at most n_new tokens, the best first. (T-beam-text)
 
-    A continuation y is ranked by log P / |y|^length_penalty. Errors as in `generate` and `beams`.
+    A continuation y is ranked by log P / |y|^length_penalty. Where the search stops early, those behind the first may be unfinished. Errors as in
+    `generate` and `beams`.
     """
     expects_model(model)
     ends = _ends(model, start, stop)
@@ -133,6 +137,12 @@ def beam_search(
     reader = CachedModel(model)
     scores = reader.read([window(text, model.config.max_len, start)])
     return beams(reader, scores, n_new, width, length_penalty, ends)[0]
+
+
+def _expects_ways(generator: Any, compile: Any) -> None:
+    """TypeError for a source of numbers that is none, and unless `compile` is True or False."""
+    expects(generator is None or isinstance(generator, torch.Generator), "generator", repr(generator), "a torch.Generator or None", TypeError)
+    expects_switches(compile=compile)
 
 
 def _is_text(tokens: Any) -> bool:

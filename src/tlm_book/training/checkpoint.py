@@ -214,9 +214,16 @@ def drop_old(folder: Path, keep: int) -> None:
 
 
 def read_log(file: Path, step: int) -> list[Entry]:
-    """The first `step` entries of a log; whatever was written after the checkpoint, complete or not, is left out."""
-    lines = file.read_text(encoding="utf-8").splitlines()[:step] if step else []
-    return [json.loads(line) for line in lines]
+    """The first `step` entries of a log; whatever was written after the checkpoint, complete or not, is left out. ValueError if some are missing."""
+    if not step:
+        return []
+    try:
+        found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[:step]]
+        steps = [entry["step"] for entry in found]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file}: got no log ({error}), want that of a run of {step} steps") from error
+    expects(steps == [*range(1, step + 1)], f"{file}", f"the log of {len(steps)} steps", f"that of {step}, before the checkpoint: remove this, and the one before it is taken")
+    return found
 
 
 # Where a run keeps its states: each class has begin, keep, stop, best and close
@@ -329,6 +336,8 @@ class OnDisk:
             for name, text in logs(new, head=False).items():
                 with (self.folder / name).open("a", encoding="utf-8") as log:
                     log.write(text)
+                    log.flush()
+                    os.fsync(log.fileno())
             if (self.folder / BOARD).is_dir():  # entries there for these or later steps no longer count
                 self.board = self.board or board_writer()(self.folder / BOARD, purge_step=new[0]["step"])
                 write_board(self.board, new)

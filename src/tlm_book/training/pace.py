@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_numbers
 from tlm_book.loss import shift
 from tlm_book.training.config import Size, TrainConfig, recipe
 from tlm_book.training.cost import flops_per_token
@@ -211,9 +211,11 @@ class Pace:
 
 
 def aim_at(minutes: float | None, steps: bool, device: torch.device, began: float) -> Aim | None:
-    """The time that a new run aims at, or None. ValueError for a time given with a number of steps, or given for a run that several processes share."""
+    """The time that a new run aims at, or None. ValueError for a time given with a number of steps, or given for a run that several processes share;
+    TypeError for a time that is not a number."""
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     if minutes is not None:
+        expects_numbers(minutes=minutes)
         expects(not steps, "minutes", minutes, "none beside a number of steps")
         expects(alone, "minutes", minutes, "a number of steps, where several processes share the run")
         return Aim(minutes, False, device, began)

@@ -18,7 +18,7 @@ from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects, expects_one_of, expects_several
 from tlm_book.files import clear_parts, free_folder, held, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
@@ -68,7 +68,6 @@ from tlm_book.training.text import (
     read_text,
     split_text,
     stream_documents,
-    text_files,
 )
 from tlm_book.transformer_lm import Config
 
@@ -274,11 +273,11 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     begun = begun_with(folder)
     expects(begun is None or given is None, "tokenizer", "one", "none: the model that is gone on from has its own")
     own: Any = begun[1] if begun else given
-    config = job.config
+    config, files = job.config, job.files(folder)
     out = lambda i: is_held_out(i, config.validation, config.seed)
-    part = lambda held_out: (text for i, text in enumerate(stream_documents(text_files(job.data))) if out(i) == held_out)
+    part = lambda held_out: (text for i, text in enumerate(stream_documents(files)) if out(i) == held_out)
     if not (folder / TOKENIZER).exists():
-        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in text_files(job.data))
+        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in files)
         chance = np.random.default_rng(config.seed)
         some = (text for text in part(False) if share > 1 or chance.random() < share)
         pattern = GPT2_PATTERN if job.preset == "gpt2" else PATTERN  # GPT-2's files imply its own pattern
@@ -328,11 +327,15 @@ def train_files(
     Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError if `out` exists, or work that is not to be resumed; ImportError
     if the package tensorboard is asked for and missing.
     """
+    expects(isinstance(out, str | os.PathLike), "out", repr(out), "the path of a folder", TypeError)
     began, out, folder = time.perf_counter(), Path(out), run_folder(out)
-    data = data if data is None or isinstance(data, str | os.PathLike) else [*data]  # a list, since it is read more than once
+    if data is not None and not isinstance(data, str | os.PathLike):
+        expects_several("data", data, "a path, or several")
+        data = [*data]  # since it is read more than once
     expects(tokenizer is None or isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
     expects(tokenizer is None or "vocab_size" not in choices, "vocab_size", choices.get("vocab_size"), "none: the tokenizer has its own")
     expects_one_of("parallel", parallel, PARALLEL)
+    expects(watch is None or callable(watch), "watch", repr(watch), "a function of step, model and tokenizer", TypeError)
     if tensorboard:
         board_writer()  # raises if the package is missing
     known = next((place for place in (folder, out) if resume and (place / JOB).is_file()), None)  # where the run to go on with has left its job
@@ -434,7 +437,7 @@ def _train_prepared(
     saved = save(out, result.model, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
     n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
-    n_files = len(text_files(job.data)) if there else None
+    n_files = len(job.files(folder)) if there else None
     characters = held_out.head.get("characters")
     said = report(saved, n_documents, known.tokens, held_out.tokens, n_judged, result, config, words.start, n_files, characters)
     del known, held_out

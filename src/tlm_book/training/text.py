@@ -90,7 +90,10 @@ def text_files(data: Paths) -> list[Path]:
     FileNotFoundError for a path that does not exist, ValueError for a folder without files.
     """
     found = []
-    for path in map(Path, [data] if isinstance(data, str | os.PathLike) else data):
+    given = [data] if isinstance(data, str | os.PathLike) else data
+    for path in given:
+        expects(os.fspath(path), "path", "''", "a text file")  # which would mean the present folder
+    for path in map(Path, given):
         expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
         inside = files_below(path) if path.is_dir() else [path]
         expects(inside, "path", f"the folder {str(path)!r} without files", "text files in it")
@@ -128,11 +131,12 @@ def has_marks(file: Path) -> bool:
 
 
 def stream_documents(files: Sequence[str | os.PathLike[str]], block: int = 2**24) -> Iterator[str]:
-    """The documents of the files, one after another: a single file is cut as by `split_text`; if there are several, each is one
-    document unless marks cut it. A file of several blocks is cut block by block.
+    """The documents of the files, one after another. A file is cut at its marks if it has some; else as by `split_text` if it holds more than a tenth of
+    the whole text; else it is one document. A file of several blocks is cut block by block.
     """
+    most = min(block, sum(Path(file).stat().st_size for file in files) / 10)
     for file in map(Path, files):
-        whole = has_marks(file) or (len(files) > 1 and file.stat().st_size <= block)
+        whole = has_marks(file) or file.stat().st_size <= most
         for text in blocks(file, block):
             parts = MARKS.split(text) if whole else split_text(text)
             yield from (part.strip() for part in parts if part.strip())
