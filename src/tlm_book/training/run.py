@@ -273,11 +273,11 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     begun = begun_with(folder)
     expects(begun is None or given is None, "tokenizer", "one", "none: the model that is gone on from has its own")
     own: Any = begun[1] if begun else given
-    config, files = job.config, job.files(folder)
+    config = job.config
     out = lambda i: is_held_out(i, config.validation, config.seed)
-    part = lambda held_out: (text for i, text in enumerate(stream_documents(files)) if out(i) == held_out)
+    part = lambda held_out: (text for i, text in enumerate(stream_documents(job.files(folder))) if out(i) == held_out)
     if not (folder / TOKENIZER).exists():
-        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in files)
+        share = TOKENIZER_TEXT / sum(file.stat().st_size for file in job.files(folder))
         chance = np.random.default_rng(config.seed)
         some = (text for text in part(False) if share > 1 or chance.random() < share)
         pattern = GPT2_PATTERN if job.preset == "gpt2" else PATTERN  # GPT-2's files imply its own pattern
