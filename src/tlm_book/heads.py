@@ -304,8 +304,9 @@ def head_matrices(
     wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
     expects(there, "layer, head", (layer, head), wants, IndexError)
     CA = model.blocks[layer].attention
-    W_Q, W_K, W_V = split_heads(CA.qkv.weight.detach(), c.n_heads, c.kv_heads)
+    Q, K, V = split_heads(CA.qkv.weight.detach(), c.n_heads, c.kv_heads)
     shared = head * c.kv_heads // c.n_heads  # the keys and values that this head reads
+    W_Q, W_K, W_V = Q[head], K[shared], V[shared]
     W_O = CA.out.weight.detach().T.unflatten(0, (c.n_heads, -1))[head]
     scale = CA.d_head**-0.5 if CA.scale is None else CA.scale
-    return scale * W_Q[head] @ W_K[shared].T, W_V[shared] @ W_O
+    return scale * W_Q @ W_K.T, W_V @ W_O
