@@ -92,7 +92,7 @@ def test_int8_is_off_by_half_a_step(form):
         assert Q.abs().amax(1).eq(127).all() and (s[:, None] * Q - W).abs().le(s[:, None] * 0.5001).all()
         X = 300 * torch.randn(1, 64).to(dtype)
         found = Product(W / 50, None, "int8").form(form)(X)
-        assert found.dtype == dtype and (found - X.float() @ (W / 50).float().T).abs().max() < 0.03 * X.norm()
+        assert found.dtype == dtype and (found - X.float() @ (W / 50).float().T).abs().max() < 0.002 * X.float().norm()
     Q, s = quantized(torch.zeros(2, 3))
     assert not Q.any() and not s.any()
 
@@ -195,15 +195,17 @@ def test_the_quickest_form_is_chosen_and_remembered(slow, monkeypatch):
     room.forget()
     third.prepare(1)
     assert third.choices[16, 24, 1].form == "column" and third.choices[16, 24, 1].disturbed
+    now[0] += room.AGAIN + 0.1  # disturbed again: the next time it waits twice as long
+    third.prepare(1)
     costs |= {"parts": 0.5}
-    now[0] += room.AGAIN - 1
+    now[0] += 2 * room.AGAIN - 1
     third.prepare(1)
     assert third.choices[16, 24, 1].form == "column"
     now[0] += 1.1
     third.prepare(1)
     assert third.choices[16, 24, 1].form == "parts"
     costs |= {"parts": 0.9}
-    now[0] += 2 * room.AGAIN
+    now[0] += 9 * room.AGAIN
     third.prepare(1)
     assert third.choices[16, 24, 1].milliseconds["parts"] == pytest.approx(5e-4)  # for all forms were below DISTURBED times the best
 
@@ -218,6 +220,10 @@ def test_what_is_small_or_large_is_not_tried(slow, monkeypatch):
     monkeypatch.setattr(room, "COPIED", 0)
     many.prepare(1)
     assert not set(room.COPIES) & set(many.choices[16, 24, 1].milliseconds)
+    half = Products(weights="bfloat16")
+    half.add(*drawn((24, 16), torch.float32, True))
+    half.prepare(1)
+    assert "linear" in half.choices[16, 24, 1].milliseconds and "reordered" not in half.choices[16, 24, 1].milliseconds
 
 
 def test_a_trial_reads_no_more_than_it_says(slow, monkeypatch):

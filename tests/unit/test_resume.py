@@ -33,6 +33,8 @@ from tlm_book.training import (
     train_files,
     write_tokens,
 )
+from tlm_book.training.config import plan
+from tlm_book.training.job import Job
 from tlm_book.transformer_lm import Config, TransformerLM
 
 HERE = Path(__file__).parents[1] / "support"
@@ -339,6 +341,12 @@ def test_a_folder_of_few_files_is_cut_and_may_hold_the_model(text):
     assert report.n_files == 2 and 10 <= report.documents <= 80
     assert 0.02 < report.held_out_tokens / (report.held_out_tokens + report.train_tokens) < 0.25
     assert resumed(folder / "book.txt", steps=9).n_files == 2
+    assert train_files(None, folder / "more", begin=folder / "model", device="cpu", progress=False, steps=2, batch_size=2).n_files == 2
+    (folder / "nothing").mkdir()
+    (folder / "nothing" / "x.run").mkdir()
+    (folder / "nothing" / "x.run" / "run.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="path: got .* without files, want text files"):
+        Job([str(folder / "nothing")], *plan(1000)).files(folder / "nothing" / "x.run")
 
 
 def test_a_loss_that_is_not_finite_keeps_the_checkpoints(text):

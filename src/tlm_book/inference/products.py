@@ -49,7 +49,7 @@ PATIENCE = 0.1  # seconds after which no further round begins
 WORTH_A_COPY = 1.15  # times as quick must a form be that copies the matrix, since each new model copies anew
 HOPELESS = 3.0  # times as long as the best: not tried again
 DISTURBED = 16.0  # times as long as the best: no form is so bad, but another program had one of the cores
-AGAIN = 10.0  # seconds that a choice holds after a disturbed trial
+AGAIN = 10.0  # seconds that a choice holds after a disturbed trial; after each further one twice as long
 
 
 # The forms
@@ -212,17 +212,19 @@ class Choice:
     @property
     def disturbed(self) -> bool:
         """Whether a form took so long that another program must have had one of the cores."""
-        return max(self.milliseconds.values()) > DISTURBED * min(self.milliseconds.values())
+        return bool(self.milliseconds) and max(self.milliseconds.values()) > DISTURBED * min(self.milliseconds.values())
 
 
 Key = tuple[object, ...]  # what a choice depends on
 _found: dict[frozenset[Key], dict[Key, Choice]] = {}  # in this process: one trial for all models with the same shapes
 _until: dict[frozenset[Key], float] = {}  # the moment until which it holds
+_wait: dict[frozenset[Key], float] = {}  # seconds between the last disturbed trial and the next one
 
 
 def forget() -> None:
     """Forget all choices: the next model tries again."""
-    _found.clear()
+    for known in (_found, _until, _wait):
+        known.clear()
 
 
 class Product:
@@ -257,7 +259,7 @@ class Products:
     In steps that are `compiled` for a processor, "auto" multiplies a row as a column, for which the compiler writes a loop of its own, and whole
     numbers by torch's kernel for them. Otherwise it tries on a processor, when the matrices take more than SMALL bytes: the forms take turns over
     the matrices in the order of a step, so that these come from memory, and each shape gets the form with the shortest time, for one row, up to
-    four, up to sixteen, and more. If another program had a core meanwhile, the next text after AGAIN seconds tries again. Up to rounding all forms are equal. In float32, when two tokens are nearly tied, another form may write another
+    four, up to sixteen, and more. If another program had a core meanwhile, a text after AGAIN seconds or more tries again. Up to rounding all forms are equal. In float32, when two tokens are nearly tied, another form may write another
     token: to get the same text again, name a form.
     ValueError for an unknown name.
     """
@@ -297,8 +299,11 @@ class Products:
         key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, *here)
         shapes = frozenset(map(key, self.all))
         if shapes not in _found or time.perf_counter() > _until[shapes]:
-            _found[shapes] = found = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
-            _until[shapes] = time.perf_counter() + AGAIN if any(choice.disturbed for choice in found.values()) else math.inf
+            found = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
+            disturbed = any(choice.disturbed for choice in found.values())
+            _wait[shapes] = 2 * _wait.get(shapes, AGAIN / 2)
+            _until[shapes] = time.perf_counter() + _wait[shapes] if disturbed else math.inf
+            _found[shapes] = found  # last: another thread looks here first
         for product in self.all:
             choice = _found[shapes][key(product)]
             product.chosen[kind] = product.form(choice.form)
@@ -312,7 +317,7 @@ class Products:
 
     def _forms(self, product: Product, rows: int) -> list[str]:
         """The forms that can be used here for so many rows."""
-        large = self.fixed == "auto" and product.stored is None and sum(other.W.nbytes for other in self.all) > COPIED
+        large = self.fixed == "auto" and sum(other.W.nbytes for other in self.all) > COPIED
         names = FOR_MANY[product.stored] if rows > UP_TO[-1] else STORED[product.stored]
         return [name for name in names if _usable(name, product) and not (large and name in COPIES)]
 

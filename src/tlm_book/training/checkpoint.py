@@ -217,12 +217,13 @@ def read_log(file: Path, step: int) -> list[Entry]:
     """The first `step` entries of a log; whatever was written after the checkpoint, complete or not, is left out. ValueError if some are missing."""
     if not step:
         return []
+    wants = f"that of the {step} steps before the checkpoint: remove the checkpoint, not the log, and the one before it is taken"
     try:
         found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()[:step]]
         steps = [entry["step"] for entry in found]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file}: got no log ({error}), want that of a run of {step} steps") from error
-    expects(steps == [*range(1, step + 1)], f"{file}", f"the log of {len(steps)} steps", f"that of {step}, before the checkpoint: remove this, and the one before it is taken")
+        raise ValueError(f"{file}: got no log ({error}), want {wants}") from error
+    expects(steps == [*range(1, step + 1)], f"{file}", f"the log of {len(steps)} steps", wants)
     return found
 
 

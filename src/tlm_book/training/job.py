@@ -61,10 +61,10 @@ class Job:
     minutes: float | None = None
 
     def files(self, work: Path) -> list[Path]:
-        """The text files, without those of the run itself (its folder `work`) and of its model, which may lie in the same folder. Errors as in
-        `text_files`."""
-        own = [place.resolve() for place in (work, work.with_name(work.name.removesuffix(".run")))]
-        return [file for file in text_files(self.data) if not any(file.resolve().is_relative_to(place) for place in own)]
+        """The text files, without those of the run itself, whose folder `work` may lie among them. Errors as in `text_files`."""
+        found = [file for file in text_files(self.data) if not file.resolve().is_relative_to(work.resolve())]
+        expects(found, "path", f"{self.data} without files", "text files")
+        return found
 
     def write(self, file: Path, **notes: Any) -> None:
         """Write the job into a file, with notes."""

@@ -85,12 +85,12 @@ def cut(paragraph: str, size: int) -> list[str]:
 
 
 def text_files(data: Paths) -> list[Path]:
-    """The files, with each folder replaced by the files in it (except hidden ones) in the order of their names.
+    """The files, with each folder replaced by the files in it (except hidden ones, and those of models) in the order of their names.
 
     FileNotFoundError for a path that does not exist, ValueError for a folder without files.
     """
     found = []
-    given = [data] if isinstance(data, str | os.PathLike) else data
+    given = [data] if isinstance(data, str | os.PathLike) else [*data]
     for path in given:
         expects(os.fspath(path), "path", "''", "a text file")  # which would mean the present folder
     for path in map(Path, given):
@@ -102,9 +102,10 @@ def text_files(data: Paths) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and its subfolders, in order; hidden ones and those in hidden folders are left out."""
+    """The files in a folder and its subfolders, in order. Hidden ones, those in hidden folders, and subfolders that hold a model are left out."""
     hidden = lambda file: any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file)]
+    models = {weights.parent for weights in folder.rglob("*.safetensors")} - {folder}
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file) and file.parent not in models]
 
 
 def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
