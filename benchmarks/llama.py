@@ -26,7 +26,7 @@ from tlm_book.pretrained.llama import llama_pairs
 from tlm_book.pretrained.names import to_file
 from tlm_book.transformer_lm import Config, TransformerLM
 
-FEW = ("ours, ms", "theirs / ours")  # of each machine, where there are several
+FEW = ("theirs / ours",)  # of each machine, where there are several
 COLUMNS = ("ours, ms", "theirs, ms", "theirs / ours", "in processor time")
 
 
@@ -128,7 +128,12 @@ def page(entries: harness.Entries) -> str:
     """The machines side by side, and what else was said of each."""
     rows = harness.abreast({name: report["rows"] for name, report in entries.items()}, ("size", "what"), COLUMNS, FEW)
     text = f"Llama beside LlamaForCausalLM, float32. Above 1, ours is faster; in brackets the quartiles.\n\n{harness.table(rows)}\n\n{harness.measured(entries)}\n\n"
-    return text + harness.sections(entries, lambda report: f"The gated layer, forward and backward. {report['gate']}.\n\n{harness.about(report['machine'])}.")
+    return text + harness.sections(entries, said)
+
+
+def said(report: harness.Report) -> str:
+    gate = f"The gated layer, forward and backward. {report['gate']}."
+    return f"{harness.table(report['rows'])}\n\n{gate}\n\n{harness.about(report['machine'])}."
 
 
 def draw(report: harness.Report, axes: object) -> None:
