@@ -203,27 +203,18 @@ def by_length(report: harness.Report) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def by_machine(entries: harness.Entries) -> list[dict[str, object]]:
-    """One row for each machine and size: our speed and its limit in the run beside their first activation, and the ratio for both."""
+def by_machine(entries: harness.Entries, compiled: bool = False) -> list[dict[str, object]]:
+    """One row for each machine and size: our speed and its limit in the run beside their first activation, and the ratio for both; `compiled`, beside
+    theirs compiled, too, for the machines on which that was measured."""
     found: list[dict[str, object]] = []
+    prefix, ratio = ("compiled, ", "theirs / compiled") if compiled else ("", "ratio")
     for name, short in harness.short_names(entries).items():
         for size in SIZES:
             usual, fused = (row for row in entries[name]["writing"] if row["size"] == size)
-            speed = {"tokens/s": usual["tokens/s"], "limit": usual.get("limit, tokens/s") if size in FROM_MEMORY else None}
-            found.append({"processor": short, "size": size, **speed, "theirs / ours": usual["ratio"], "with fused GELU": fused["ratio"]})
-    return found
-
-
-def compiled_by_machine(entries: harness.Entries) -> list[dict[str, object]]:
-    """The same compiled: beside their two activations, not compiled, and beside theirs compiled."""
-    found: list[dict[str, object]] = []
-    for name, short in harness.short_names(entries).items():
-        for size in SIZES:
-            usual, fused = (row for row in entries[name]["writing"] if row["size"] == size)
-            if "compiled, ms" in usual:
-                speed = {"tokens/s": usual["compiled, tokens/s"], "limit": usual["limit, tokens/s"] if size in FROM_MEMORY else None}
-                ratios = {"theirs / ours": usual["theirs / compiled"], "with fused GELU": fused["theirs / compiled"]}
-                found.append({"processor": short, "size": size, **speed, **ratios, "both compiled": usual["theirs compiled / compiled"]})
+            if ratio in usual:
+                speed = {"tokens/s": usual[f"{prefix}tokens/s"], "limit": usual.get("limit, tokens/s") if size in FROM_MEMORY else None}
+                row = {"processor": short, "size": size, **speed, "theirs / ours": usual[ratio], "with fused GELU": fused[ratio]}
+                found.append(row | ({"both compiled": usual["theirs compiled / compiled"]} if compiled else {}))
     return found
 
 
@@ -232,7 +223,7 @@ def page(entries: harness.Entries) -> str:
     side = lambda what, keys, columns: harness.abreast({name: report.get(what, []) for name, report in entries.items()}, keys, columns, FEW[what])
     text = f"{NEW} tokens after {PROMPT}, one text; limit: a plain sum over the weights.\n\n"
     text += f"{harness.table(by_machine(entries))}\n\n{harness.measured(entries)}\n\n"
-    if compiled := compiled_by_machine(entries):
+    if compiled := by_machine(entries, compiled=True):
         text += f"Ours compiled; in the last column theirs, too.\n\n{harness.table(compiled)}\n\n"
     if any(report.get("batches") for report in entries.values()):
         text += f"{BATCH_NEW} tokens after {PROMPT} in each of several texts.\n\n"
