@@ -106,7 +106,10 @@ function fitWideBoxes() {
 }
 
 function isTooWide(formula) {
-  const room = formula.closest("p, li, td, th, dd, h1, h2, h3")?.clientWidth ?? Infinity;
+  const line = formula.closest("p, li, td, th, dd, h1, h2, h3");
+  if (!line) return false;
+  const { paddingLeft, paddingRight } = getComputedStyle(line);
+  const room = line.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
   return formula.getBoundingClientRect().width > room && room > 0;
 }
 

@@ -222,7 +222,9 @@ def signature(entry):
     """The signature, its name in bold, the rest as written."""
     before, name, after = re.match(r"((?:class |classmethod |staticmethod )?)([\w.]+)(.*)", entry.signature, re.DOTALL).groups()
     line = nodes.paragraph(classes=["api-signature", "notranslate"])
-    line += [nodes.emphasis("", before), nodes.strong("", name), nodes.Text(after)]
+    line += [nodes.emphasis("", before), nodes.strong("", name)]
+    for part in re.split("(->)", after):  # the arrow stays whole
+        line += nodes.inline("", part, classes=["arrow"]) if part == "->" else nodes.Text(part)
     return line
 
 

@@ -31,7 +31,7 @@ class FoldCurious(SphinxPostTransform):
 
 
 def visit_folded(writer, node):
-    writer.body.append('<details class="curious"><summary>show this part</summary>\n')
+    writer.body.append('<details class="curious"><summary><span class="show">show</span><span class="hide">hide</span> this part</summary>\n')
 
 
 def depart_folded(writer, node):

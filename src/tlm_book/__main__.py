@@ -3,11 +3,12 @@
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,17 +158,18 @@ def _audited(options: dict[str, Any]) -> tuple[str, int]:
     path, _, name = options.pop("factory").partition(":")
     try:
         factory: Any = getattr(importlib.import_module(path), name, None)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"factory: got {path}:{name} ({error}), want a module that can be imported") from error
+    except (Exception, SystemExit) as error:  # whatever it is, it is no leak
+        raise ValueError(f"factory: got {path}:{name} ({type(error).__name__}: {error}), want a module that can be imported") from error
     expects(callable(factory), "factory", f"{path}:{name}", "a function of that module")
     try:
         made = factory()
-    except Exception as error:  # whatever it is, it is no leak
+    except (Exception, SystemExit) as error:
         raise ValueError(f"factory: got {path}:{name}, which raised {type(error).__name__}: {error}, want (model, inputs)") from error
     expects(isinstance(made, tuple) and len(made) in (2, 3), "factory", type(made).__name__, "(model, inputs) or (model, inputs, options)")
-    quiet = options.pop("quiet")
-    given = {key: value for key, value in options.items() if value}
-    report = audit(made[0], made[1], **({"progress": not quiet} | (made[2] if len(made) == 3 else {}) | given))
+    model, inputs, more = made if len(made) == 3 else (*made, {})
+    expects(isinstance(more, Mapping), "factory", f"options of type {type(more).__name__}", "a dictionary of them")
+    given = {"progress": not options.pop("quiet"), **more} | {key: value for key, value in options.items() if value}
+    report = audit(model, inputs, **given)
     return str(report), int(not report.ok)
 
 
@@ -230,6 +232,16 @@ def note(command: str, otherwise: Callable[..., None], message: Warning | str, c
     print(f"tlm_book: note: {' '.join(in_options(str(message), command).split())}", file=sys.stderr)
 
 
+def memory_asked_for(error: Exception) -> str | None:
+    """The memory that could not be had, as numpy or torch says it; None for an error of another kind.
+
+    >>> memory_asked_for(RuntimeError("can't allocate memory: you tried to allocate 119600000000 bytes."))
+    '119600000000 bytes'
+    """
+    said = re.search(r"allocate ([\d.]+ \w+)", str(error))
+    return said[1] if said else "an object" if isinstance(error, MemoryError) else None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0; 1 when an audit finds a leak or a proof fails; 2, with one line on stderr, for a mistake that
     the user can mend; 130 when interrupted; 141 when nobody reads the output any more.
@@ -262,6 +274,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, TypeError) and run is not audit:
             raise
         print(f"tlm_book: error: {' '.join(in_options(str(error), command).split())}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not (size := memory_asked_for(error)):
+            raise
+        print(f"tlm_book: error: memory: got too little for {size} more, want smaller sizes", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         begun = run is train and "out" in options and Path(f"{options['out']}.run").exists()

@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -51,12 +52,20 @@ def _number(kind: type[int] | type[float], wants: str, right: Callable[[Any], bo
     return read
 
 
-_POSITIVE = _number(int, "a whole number ≥ 1", lambda n: n >= 1)
+_POSITIVE = _number(int, "a whole number from 1 to 10^9", lambda n: 1 <= n <= 10**9)
+_VOCABULARY = _number(int, "a whole number ≥ 257, for 256 bytes and a marker", lambda n: n >= 257)
+_SEED = _number(int, "a whole number from 0 to 2^63 − 1", lambda n: 0 <= n < 2**63)
 _NATURAL = _number(int, "a whole number ≥ 0", lambda n: n >= 0)
 _RATE = _number(float, "a number > 0", lambda x: 0 < x < math.inf)
 _NOT_NEGATIVE = _number(float, "a number ≥ 0", lambda x: 0 <= x < math.inf)
 _SHARE = _number(float, "a number in (0, 1]", lambda x: 0 < x <= 1)
 _FRACTION = _number(float, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+
+
+def _text(text: str) -> str:
+    if any("\ud800" <= sign <= "\udfff" for sign in text):  # as Python reads bytes that are not UTF-8
+        raise argparse.ArgumentTypeError(f"got {text!r}, want text in UTF-8")
+    return text
 
 
 def _there(wants: str, right: Callable[[Path], bool]) -> Callable[[str], str]:
@@ -78,10 +87,16 @@ def _model(text: str) -> str:
     return _there("a folder with a model", Path.is_dir)(text)
 
 
+def _place(text: str) -> str:
+    if file := next((path for path in Path(text).parents if os.path.isfile(path)), None):
+        raise argparse.ArgumentTypeError(f"got {text!r}, and {str(file)!r} is a file, want a folder that can be made")
+    return text
+
+
 def _new(text: str) -> str:
     if Path(text).exists():
         raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a folder that does not exist yet")
-    return text
+    return _place(text)
 
 
 def _new_file(text: str) -> str:
@@ -141,7 +156,7 @@ def arguments() -> argparse.ArgumentParser:
     source = train.add_mutually_exclusive_group()
     source.add_argument("--data", metavar="PATH", nargs="+", type=_there("a text file", Path.exists), help="text files in UTF-8, or folders of them")
     source.add_argument("--book", action="store_true", help="the book's own corpus and settings, which make the shipped model")
-    train.add_argument("--out", metavar="DIR", required=True, help="the model's folder, which must not exist yet; with --resume, that of the run")
+    train.add_argument("--out", metavar="DIR", required=True, type=_place, help="the model's folder, which must not exist yet; with --resume, that of the run")
     kind = train.add_mutually_exclusive_group()
     kind.add_argument("--preset", metavar="NAME", type=_decoder, help=f"a model of this kind, with its tokenizer: {', '.join(_DECODERS)} (default: the book's own choice)")
     kind.add_argument("--from", metavar="DIR", dest="begin", type=_model, help="start from this model: one that train made, a GPT-2 or one of Llama's family; keeps its tokenizer, and without --data the text of its run")
@@ -151,20 +166,20 @@ def arguments() -> argparse.ArgumentParser:
     train.add_argument("--tensorboard", action="store_true", help="also write the log for TensorBoard, into the folder tensorboard beside log.jsonl and log.csv (pip install 'tlm_book[tensorboard]')")
     train.add_argument("--tokenizer", metavar="FILE", type=_there("a tokenizer.json", Path.is_file), help="a tokenizer.json (default: learn one from the text)")
     train.add_argument("--plot", action="store_true", help="draw the curves as they grow: curves.svg in the run's folder (DIR.run), at the end in the model's")
-    train.add_argument("--sample", metavar="PROMPT", help="show how the model continues this text, at each measurement (not under torchrun) and at the end")
+    train.add_argument("--sample", metavar="PROMPT", type=_text, help="show how the model continues this text, at each measurement (not under torchrun) and at the end")
     train.add_argument("--parallel", choices=["ddp", "fsdp"], help="under torchrun: all weights on each device (ddp), or a share of them (fsdp; default: ddp)")
     train.add_argument("--keep", type=_POSITIVE, metavar="N", help="checkpoints to keep besides the best (default: 3)")
     chosen = train.add_argument_group("settings (those not given are fitted to the amount of text and, without a GPU and without --steps, to ten minutes)")
     chosen.add_argument("--steps", type=_POSITIVE, help="updates of the weights")
     chosen.add_argument("--minutes", type=_RATE, help="time for the whole run: after a few timed steps, the model (unless a size is given), the number of steps and the schedule are fitted to it")
-    chosen.add_argument("--vocab-size", type=_POSITIVE, help="number of tokens, at most")
+    chosen.add_argument("--vocab-size", type=_VOCABULARY, help="number of tokens, at most")
     chosen.add_argument("--d-model", type=_POSITIVE, help="width of the rows")
     chosen.add_argument("--layers", type=_POSITIVE, help="number of decoder blocks")
     chosen.add_argument("--heads", type=_POSITIVE, help="attention heads in a block")
     chosen.add_argument("--context", type=_POSITIVE, help="tokens that the model reads at most")
     chosen.add_argument("--batch-size", type=_POSITIVE, help="windows of text in one step")
     chosen.add_argument("--lr", type=_RATE, help="highest learning rate")
-    chosen.add_argument("--seed", type=_NATURAL, help="seed of everything random")
+    chosen.add_argument("--seed", type=_SEED, help="seed of everything random")
     chosen.add_argument("--dtype", choices=["float32", "bfloat16"], help="number type of the matrix products")
     chosen.add_argument("--products", choices=["auto", "linear", "onednn"], help="torch's library for products on a CPU: the quicker one (auto), the usual one (linear), or oneDNN (default: auto)")
     chosen.add_argument("--eval-every", type=_POSITIVE, metavar="STEPS", help="steps between two measurements, each with a checkpoint")
@@ -174,7 +189,7 @@ def arguments() -> argparse.ArgumentParser:
 
     generate = commands.add_parser("generate", help="continue a text")
     generate.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model)")
-    generate.add_argument("--prompt", default="", help="the text to continue (default: none)")
+    generate.add_argument("--prompt", type=_text, default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=_NOT_NEGATIVE, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
     generate.add_argument("--top-k", type=_POSITIVE, metavar="K", help="draw only from the K likeliest tokens")
@@ -182,7 +197,7 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--min-p", type=_FRACTION, metavar="M", help="draw only from tokens at least M times as likely as the likeliest")
     generate.add_argument("--repetition-penalty", type=_RATE, default=1.0, metavar="T", help="above 1: lower the scores of tokens that occur in the text")
     generate.add_argument("--on-overflow", choices=["slide", "error"], default="slide", help="if the text gets longer than the model reads: forget its beginning, or stop with an error")
-    generate.add_argument("--seed", type=_NATURAL, default=0, help="seed of the choice of tokens (default: 0)")
+    generate.add_argument("--seed", type=_SEED, default=0, help="seed of the choice of tokens (default: 0)")
     generate.add_argument("--device", default="auto", help='"auto" (a GPU if there is one), "cpu", "cuda", …')
 
     export = commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma.")
@@ -193,8 +208,8 @@ def arguments() -> argparse.ArgumentParser:
     page = commands.add_parser("page", help="make a page on which a model answers as you type", description="One HTML file that contains the model and computes its scores, its attention and its next token at every keystroke; it needs no network.")
     page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
-    page.add_argument("--text", default="", help="the text at first (default: none)")
-    page.add_argument("--title", help="the page's title")
+    page.add_argument("--text", type=_text, default="", help="the text at first (default: none)")
+    page.add_argument("--title", type=_text, help="the page's title")
 
     audit = commands.add_parser("audit", help="test whether a model sees the future; status 1 if it does")
     audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")
@@ -255,13 +270,13 @@ def _refuse_run(options: dict[str, Any]) -> None:
 def _expects_module(path: str) -> None:
     sys.path.insert(0, "")  # as python -m does for the module that it runs
     try:
-        found = importlib.util.find_spec(path) is not None
-    except (ModuleNotFoundError, ValueError):  # ValueError for __main__
-        found = False
+        found, why = importlib.util.find_spec(path) is not None, ""
+    except (Exception, SystemExit) as error:  # of a package, which is imported
+        found, why = False, f" ({type(error).__name__}: {error})"
     finally:
         sys.path.remove("")
     if not found:
-        raise ValueError(f"MODULE:FACTORY: got {path}, want a module that can be imported")
+        raise ValueError(f"MODULE:FACTORY: got {path}{why}, want a module that can be imported")
 
 
 # {what the library calls it: the option}, where the two differ by more than dashes

@@ -1,7 +1,8 @@
 """The feed-forward layer. Generated from book/feed_forward.ipynb: edit the notebook, then `make export`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,15 @@ __all__ = [
 # --- The activation
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-}
+# Read-only: `derive` relies on it that each of these acts entry by entry.
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {
+        "relu": F.relu,
+        "gelu": F.gelu,
+        "gelu_tanh": partial(F.gelu, approximate="tanh"),
+        "silu": F.silu,
+    }
+)
 
 
 # --- The feed-forward layer of a transformer
@@ -93,10 +97,9 @@ def _feed_forward(module: FeedForward) -> Derivation:
 # --- Gated layers
 
 
-GATE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
-    "sigmoid": torch.sigmoid,
-    "identity": lambda x: x,
-}
+GATE_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {**ACTIVATIONS, "sigmoid": torch.sigmoid, "identity": lambda x: x}
+)
 
 
 class GatedFeedForward(nn.Module):

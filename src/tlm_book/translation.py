@@ -13,6 +13,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_several,
     expects_tokens,
+    expects_whole,
 )
 from tlm_book.corpora.french import SentencePair, join_words, split_words
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -264,7 +265,8 @@ def greedy_search(
 
     key_mask: true for real source tokens; None: all. `max_new` words at most, by
     default the model's max_len and never more. Errors as in the model; IndexError for
-    start or stop outside the vocabulary; ValueError for scores that are not finite.
+    start or stop outside the vocabulary, TypeError if one is not a whole number;
+    ValueError for no source and for scores that are not finite.
     """
     steps = _expects_search(model, source, start, stop, max_new)
     reader = TranslationReader(model, source, key_mask)
@@ -306,6 +308,8 @@ def _expects_search(
     expects_tokens("source", source, c.source_vocab_size or c.vocab_size)
     shape = tuple(source.shape)
     expects(len(shape) == 2, "source", f"shape {shape}", "(batch, n)")
+    expects(len(source) > 0, "source", "none", "at least one")
+    expects_whole(start=start, stop=stop)
     for name, token in (("start", start), ("stop", stop)):
         inside, wants = 0 <= token < c.vocab_size, f"a token from 0 to {c.vocab_size - 1}"
         expects(inside, name, token, wants, IndexError)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import math
 import re
 import sys
 import time
@@ -16,6 +17,8 @@ from commands import run_script
 
 from tlm_book import exercises
 from tlm_book.exercises import check, grading
+from tlm_book.tokenization import PATTERN
+from tlm_book.transformer_lm import Config, count_parameters
 
 NUMBER = re.compile(r"^(?:\*\*(\d+)\.|### Exercise (\d+)\b)", re.M)
 GRADED = exercises.chapters()
@@ -139,6 +142,7 @@ def test_nothing_that_an_answer_does_is_raised(capsys):
     (lambda Y: np.cumsum(Y, axis=0) / 0 if len(Y) > 3 else np.cumsum(Y, axis=0), "Right for 3 of 6 inputs"),
     (lambda Y: Y if len(Y) == 1 else Y**2, "Right for 1 of 6 inputs"),
     (lambda Y: np.cumsum(Y, axis=0).astype(np.float16), "nearly right"),
+    (lambda Y: 1.00001 * np.cumsum(Y, axis=0), "nearly right"),
 ])
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_an_error_of_no_known_kind_is_described(wrong, words):
@@ -201,6 +205,65 @@ def test_right_answers_in_other_clothes_are_right():
     assert check("inference-6", ({0}, {1, 0}, [3, 2, 1, 0]))
     assert check("graph_networks-2", lambda f: ([[[1] * f], [[1]] * f], [[-i - 0.5 for i in range(f)], [0]]))
     assert check("word_vectors-1", lambda E, C: ((E * [10, 1, 1]).tolist(), (C / [10, 1, 1]).tolist()))
+
+
+def test_every_kind_of_right_answer_is_right():
+    """Questions and negations, corners far apart, other numbers than digits cut in another way, a parabola in place of a circle."""
+    for sentence in ("Are you tired?", "are you not tired ?", "You are not new.", "you are pretty"):
+        assert check("translation-4", sentence), sentence
+    assert check("graph_networks-2", lambda f: ([np.ones((1, f)), np.ones((f, 1))], [-(10.0 ** np.arange(f)), np.zeros(1)]))
+    assert check("graph_networks-2", lambda f: ([np.where(np.arange(f) % 2, -1e-3, 5)[None], -np.ones((f, 1))], [np.arange(f) + 1, np.ones(1)]))
+    numbers = r" ?\p{N}+"
+    for digits in (r"\p{N}", r"\d| ?(?:(?!\d)\p{N})+"):
+        assert check("tokenization-5", PATTERN.replace(numbers, digits)), digits
+    parabola = lambda n, i: (np.stack([i, np.ones(n)], 1), 20 * np.stack([i, -(i**2) / 2], 1))
+    assert check("multi_head-5", lambda n: parabola(n, np.arange(float(n))))
+    assert check("attention-5", lambda p, K: np.linalg.pinv(K[1:] - K[0]) @ (np.log(p[1:]) - np.log(p[0])))
+
+
+def undone_by(steps):
+    return lambda f, Z: functools.reduce(lambda X, _: Z - f(X), range(steps), Z)
+
+
+@pytest.mark.parametrize(("name", "wrong", "words"), [
+    ("translation-4", "you are banana tired", 'only "not" may stand before the adjective'),
+    ("attention-5", lambda p, K: np.linalg.lstsq(K, np.log(p), rcond=None)[0], "hardly ever a query with the scores log p"),
+    ("feed_forward-1", [([[1, -1]], [0, 0], [[1], [1]], [0]), ([[1]], [10], [[1]], [-10])], "The layer for x is right only near 0"),
+    ("graph_networks-1", ([[[1, 1]], [[2], [3]]], [[0, 10], [-30]]), "right only near 0"),
+    ("tokenization-5", PATTERN.replace(r" ?\p{N}+", r"\d"), "The pieces of 'x² ½' do not make up the text: ['x', ' ']"),
+    ("normalization-1", lambda x, b: (np.where(x == x.max(), 1, -1) if len(x) == 2 else 0 * x) + b, "Two equal numbers"),
+    ("normalization-2", lambda d: np.eye(d)[0] + 0.003 * np.where(np.arange(d) % 2, 1, -1), "Right for 4 of 6 inputs. For d = 100"),
+    ("normalization-2", lambda d: np.eye(d)[0], "so small that ε matters"),
+    ("multi_head-5", lambda n: [c * np.exp(2j * np.pi * np.arange(n) / n).view(float).reshape(n, 2) for c in (1, 1000)], "For n = 2000"),
+    ("decoder_block-4", undone_by(100), "no fixed number is enough"),
+    ("decoder_block-4", undone_by(200), "nearly right"),
+])
+def test_what_is_right_only_in_easy_cases_is_wrong(name, wrong, words):
+    hint = check(name, wrong).hint
+    assert words in hint, hint
+
+
+def averaged_momentum():
+    w, m = np.ones(2), np.zeros(2)
+    for _ in range(2):
+        m = m / 2 + w * [1, 4] / 2
+        w = w - m / 4
+    return w
+
+
+@pytest.mark.parametrize(("name", "wrong", "words"), [
+    ("optimization-1", averaged_momentum(), "the whole gradient"),
+    ("encoder_decoder-7", np.array([[1, 3, 1], [2, 1, 1]]) / [[5], [4]] @ [[4, 0], [0, 12], [0, 0]], "The third source row is padding"),
+    ("transformer_lm-1", -(-(count_parameters(Config(1)) - 1025) // 1024), "The final layer has a bias"),
+    ("overview-2", [[8, 0], [4, 4], np.log([2, 5]) / np.log(10) @ [[4, 4], [0, 8]]], "not to the scores"),
+    ("translation-7", math.log(math.log(9) / math.log(4), 3), "counts the stop token in both"),
+    ("inference-7", (2 * 24 * 2 * 64, 2 * 24 * 2 * 64 * 32_768), "a number takes two bytes"),
+    ("inference-7", (24 * 2 * 64 * 2, 24 * 2 * 64 * 2 * 32_768), "A key and a value are kept"),
+    ("fast_tokenization-1", ([257, 258], [257, 258]), "bc is joined first"),
+])
+def test_a_mistake_carried_out_to_the_end_gets_its_hint(name, wrong, words):
+    hint = check(name, wrong).hint
+    assert words in hint, hint
 
 
 def test_nearly_right_numbers_are_said_to_be_so_and_whole_ones_have_to_be_exact():

@@ -205,6 +205,25 @@ def save_new(model: TransformerLM, tokenizer: Tokenizer) -> object:
         return training.save(Path(place) / "model", model, tokenizer)
 
 
+def save_with(name: str) -> object:
+    with tempfile.TemporaryDirectory() as place:
+        return training.save(Path(place) / "model", model(), tokenizer(), more={name: Path(__file__)})
+
+
+def saved_waves(**changes: object) -> object:
+    """A model with sinusoidal positions, saved, its settings changed, and loaded."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = training.save(Path(place) / "model", TransformerLM(tiny(pe="sinusoidal")), tokenizer())
+        edit(**changes)(folder)
+        return training.load(folder)
+
+
+def overflowing(weights: dict) -> None:
+    """Numbers that are finite in their own type, but not in that of the table."""
+    weights["unembedding.weight"].fill_(1e6)
+    weights["embedding.table.weight"] = weights["embedding.table.weight"].half()
+
+
 def edit(**changes: object) -> Callable[[Path], object]:
     """Change fields of the model in config.json; None for a field removes it."""
 
@@ -982,6 +1001,9 @@ CASES = [
     Case("write_tokens nothing", lambda: in_folder(lambda folder: scaling.write_tokens(folder / "t", [], tokenizer())), ValueError, ("texts: got no document",)),
     Case("read_tokens missing", lambda: scaling.read_tokens("no/such.tokens"), FileNotFoundError, ("file: got no file at 'no/such.tokens'", "token file")),
     Case("read_tokens foreign", lambda: scaling.read_tokens(__file__), ValueError, ("file: got", "begins otherwise", "token file")),
+    Case("save more over its own", lambda: save_with("config.json"), ValueError, ("more: got 'config.json'", "other than config.json, model.safetensors")),
+    Case("save more elsewhere", lambda: save_with("../evil"), ValueError, ("more: got '../evil'", "a name in the folder")),
+    Case("save more as the folder itself", lambda: save_with(".."), ValueError, ("more: got '..'", "a name in the folder")),
     Case("train in uneven shares", lambda: training.train(
         training.TrainConfig(batch_size=4), tiny(), tokens(*range(9)), tokens(1), dist=scaling.DistContext(0, 3)), ValueError, ("batch_size: got 4", "3 processes")),
     Case("train without a common folder", lambda: training.train(
@@ -1016,6 +1038,10 @@ CASES = [
     Case("load weights inf", lambda: saved(edit_weights(lambda w: w["norm.bias"].fill_(float("inf")))), ValueError, ("model.safetensors: got norm.bias", "finite")),
     Case("load weights of integers", lambda: saved(edit_weights(lambda w: w.update({"norm.bias": w["norm.bias"].long()}))), ValueError,
          ("model.safetensors: got norm.bias", "int64", "floating")),
+    Case("load weights of two types", lambda: saved(edit_weights(overflowing)), ValueError, ("model.safetensors: got", "of type torch.float32", "one type for all, here torch.float16")),
+    Case("load weights of 8 bits", lambda: saved(edit_weights(lambda w: w.update({name: x.to(torch.float8_e4m3fn) for name, x in w.items()}))), ValueError,
+         ("model.safetensors: got", "float8", "of 16 bits or more")),
+    Case("load config.json too many computed positions", lambda: saved_waves(max_len=10**9), ValueError, ("config.json: got max_len: 1000000000", "at most 16777216")),
     Case("load a weight missing", lambda: saved(edit_weights(lambda w: w.pop("norm.bias"))), ValueError, ("model.safetensors: got other weights: ['norm.bias']",)),
     Case("load a weight of another shape", lambda: saved(edit_weights(lambda w: w.update({"norm.bias": z(5)}))), ValueError, ("norm.bias of shape (5,)", "want (4,)")),
     Case("load cut tokenizer.json", lambda: saved(cut_file("tokenizer.json")), ValueError, ("tokenizer.json", "Tokenizer.save")),

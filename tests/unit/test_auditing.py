@@ -378,6 +378,68 @@ def test_inputs_by_keyword_and_beside():
     assert not audit(attention, (x, x, x)).ok
 
 
+def overwrites(way: str, x: torch.Tensor, given) -> torch.Tensor:
+    """Spoils what it is given beside the rows, after use or before."""
+    if way == "a factor":
+        return (x @ x.mT + given.mul_(-1e9)).softmax(-1) @ x
+    if way == "a mask after use":
+        y = given / given.sum(-1, keepdim=True) @ x
+        given.tril_()
+        return y
+    (inner,) = given["masks"]
+    y = x.cumsum(-2) + inner.sum() + len(given["masks"])
+    inner.zero_()
+    given["masks"].append(inner)
+    return y
+
+
+OVERWRITTEN = {
+    "a factor": (torch.ones(zoo.N, zoo.N).triu(1), True),
+    "a mask after use": (torch.ones(zoo.N, zoo.N), False),
+    "a list in a dictionary": ({"masks": [torch.ones(2, dtype=torch.long)]}, True),
+}
+
+
+@pytest.mark.parametrize("way", OVERWRITTEN)
+@pytest.mark.parametrize("batch", [(zoo.B,), ()])
+def test_a_model_may_overwrite_what_it_is_given(way, batch):
+    given, autoregressive = OVERWRITTEN[way]
+    before, x = copy.deepcopy(given), torch.randn(*batch, zoo.N, zoo.D)
+    report = audit(lambda x, given: overwrites(way, x, given), (x, given))
+    assert report.ok == autoregressive and not report.problems, report
+    assert str(given) == str(before)
+
+
+def test_a_model_may_overwrite_the_mask_of_the_audit():
+    def spoils(x, attention_mask=None):
+        if attention_mask is not None:
+            x = x * attention_mask[..., None]
+            attention_mask.zero_()
+        return x.cumsum(-2)
+
+    report = audit(spoils, zoo.rows())
+    assert report.ok and not report.problems and "padding on both sides" in str(report.notes), report
+    assert not audit(lambda x, attention_mask=None: spoils(x, attention_mask) + x[:, -1:], zoo.rows()).ok
+
+
+def test_what_cannot_be_copied_is_handed_on():
+    cells, computed = (cell for cell in range(3)), nn.Linear(2, 2).weight * 2
+    assert inputs.copied(cells) is cells and inputs.copied(None) is None
+    (copy_of,) = inputs.copied([computed])
+    assert copy_of is not computed and torch.equal(copy_of, computed)
+
+
+def test_of_several_outputs_the_report_says_that_one_is_judged():
+    several = {
+        "only one of the 2 tensors with rows": lambda x: (x, x.mean(-2, keepdim=True).expand_as(x)),
+        "only one of the 3 tensors with rows": lambda x: {"all": x.sum(), "rows": [x, x + x.sum()], "logits": x},
+    }
+    for says, model in several.items():
+        report = audit(model, zoo.rows())
+        assert report.ok and all(says in note for note in report.notes), report
+    assert "only one" not in str(audit(lambda x: (x, x.sum((0, 1))), zoo.rows()))
+
+
 def test_hugging_face_inputs_with_a_mask():
     torch.manual_seed(0)
     model, ids = zoo.hugging_face("Llama", num_key_value_heads=1)()
@@ -484,6 +546,26 @@ class Remembers(nn.Module):
 def test_a_model_that_remembers_earlier_calls_is_not_judged():
     report = audit(Remembers(), zoo.rows())
     assert not report.ok and not report.leaks and "remembers earlier calls" in report.problems[0]
+
+
+class Counts(nn.Module):
+    """Adds to each output a number that grows with every call."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = nn.Linear(zoo.D, zoo.D), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x) + 0.01 * self.calls
+
+
+@pytest.mark.parametrize("work", [2e11, 0])
+def test_a_model_that_changes_with_every_call_is_not_judged(work):
+    torch.manual_seed(0)
+    report = audit(Counts(), zoo.rows(), work=work)
+    assert not report.ok and not report.leaks and report.undecided, report
+    assert "the model changes from call to call" in str(report.problems)
 
 
 def test_an_exception_in_derivatives_is_reported():

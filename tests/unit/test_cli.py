@@ -10,11 +10,13 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from commands import environment, fresh
 from commands import run as command
 
+from tlm_book.__main__ import main
 from tlm_book.tokenization import documents
 
 TINY = ["--steps", "4", "--vocab-size", "280", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "16",
@@ -297,6 +299,8 @@ def models(tmp_path_factory):
         "def nothing(): return None\n"
         "def boom(): raise RuntimeError('of its own')\n"
         "def wide(): return nn.Linear(3, 4), torch.randn(1, 5, 4)\n"
+        "def third(): return nn.Linear(4, 4), torch.randn(1, 5, 4), 'mode'\n"
+        "def leaving(): raise SystemExit(1)\n"
         "def spread(): import sibling; return sibling.Model(), torch.randn(1, 5, 4)\n"
     )
     (folder / "sibling.py").write_text(
@@ -305,6 +309,8 @@ def models(tmp_path_factory):
         "    def forward(self, x): import cousin; return super().forward(x)\n"
     )
     (folder / "cousin.py").write_text("")
+    (folder / "unreadable.py").write_text("def model(:")
+    (folder / "dividing.py").write_text("1 / 0")
     return folder
 
 
@@ -338,6 +344,10 @@ def test_a_factory_and_its_model_import_from_the_folder_where_they_stand(models)
         (["mine:lost"], ["mine:lost", "function"]),
         (["mine:nothing"], ["NoneType", "(model, inputs)"]),
         (["mine:boom"], ["mine:boom, which raised RuntimeError: of its own", "(model, inputs)"]),
+        (["mine:leaving"], ["mine:leaving, which raised SystemExit: 1"]),
+        (["mine:third"], ["MODULE:FACTORY: got options of type str", "a dictionary"]),
+        (["unreadable:model"], ["MODULE:FACTORY: got unreadable:model (SyntaxError", "imported"]),
+        (["dividing:model"], ["MODULE:FACTORY: got dividing:model (ZeroDivisionError", "imported"]),
         (["mine:wide"], ["inputs", "cannot be multiplied"]),
         (["mine:honest", "--length", "9"], ["--length", "9"]),
         (["mine:honest", "--back-end", "magic"], ["--back-end", "magic"]),
@@ -367,7 +377,7 @@ EARLY = {
     "--out: got 'here', which exists": ["train", "--book", "--out", "here"],
     "--heads: got 3, want a divisor of --d-model = 8": ["train", "--book", "--out", "new", "--heads", "3", "--d-model", "8"],
     "--out: got an interrupted run": ["train", "--book", "--out", "begun"],
-    "--vocab-size: got it with --tokenizer, want to leave it out": ["train", "--data", ".", "--out", "new", "--tokenizer", "tokenizer.json", "--vocab-size", "9"],
+    "--vocab-size: got it with --tokenizer, want to leave it out": ["train", "--data", ".", "--out", "new", "--tokenizer", "tokenizer.json", "--vocab-size", "300"],
     "--tokenizer: got 'here', which is another thing": ["train", "--book", "--out", "new", "--tokenizer", "here"],
     "--model: got nothing at 'none'": ["generate", "--model", "none"],
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
@@ -387,6 +397,16 @@ EARLY = {
     "MODULE:FACTORY: got nowhere, want a module": ["audit", "nowhere:model"],
     "--out: got 'here', which exists, want a file": ["prove", "--preset", "gpt2", "--out", "here"],
     "--out: got 'nowhere/x.v', and no folder 'nowhere'": ["prove", "--preset", "gpt2", "--out", "nowhere/x.v"],
+    "--out: got 'tokenizer.json/m', and 'tokenizer.json' is a file": ["train", "--book", "--out", "tokenizer.json/m"],
+    "--out: got 'tokenizer.json/x/y', and 'tokenizer.json' is a file": ["export", "--model", "here", "--out", "tokenizer.json/x/y"],
+    "--seed: got 9223372036854775808, want a whole number from 0 to 2^63 − 1": ["train", "--book", "--out", "new", "--seed", str(2**63)],
+    "--vocab-size: got 256, want a whole number ≥ 257": ["train", "--book", "--out", "new", "--vocab-size", "256"],
+    "--batch-size: got 10000000000000, want a whole number from 1 to 10^9": ["train", "--book", "--out", "new", "--batch-size", str(10**13)],
+    "--sample: got '\\udcff', want text in UTF-8": ["train", "--book", "--out", "new", "--sample", "\udcff"],
+    "--prompt: got 'a\\udcff', want text in UTF-8": ["generate", "--prompt", "a\udcff"],
+    "--text: got '\\udcff', want text in UTF-8": ["page", "--out", "new.html", "--text", "\udcff"],
+    "--title: got '\\udcff', want text in UTF-8": ["page", "--out", "new.html", "--title", "\udcff"],
+    "MODULE:FACTORY: got broken.mine (ZeroDivisionError: division by zero), want a module": ["audit", "broken.mine:model"],
     "--out: got 'nowhere/p.html', and no folder 'nowhere'": ["page", "--out", "nowhere/p.html"],
 }
 
@@ -398,6 +418,8 @@ def early(tmp_path_factory):
     (folder / "here").mkdir()
     (folder / "begun.run").mkdir()
     (folder / "tokenizer.json").write_text("{}")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "__init__.py").write_text("1 / 0")
     code = (
         "import contextlib, io, json, sys\nfrom tlm_book.__main__ import main\nsaid = []\n"
         "for argv in json.load(sys.stdin):\n    err = io.StringIO()\n    with contextlib.redirect_stderr(err):\n"
@@ -413,6 +435,13 @@ def early(tmp_path_factory):
 def test_refused_before_torch_is_loaded(message, early):
     status, said, torch_loaded = early[message]
     assert status == 2 and said.startswith(f"tlm_book: error: {message}") and said.count("\n") == 1 and not torch_loaded
+
+
+@pytest.mark.parametrize("empty", [lambda n: torch.empty(n, dtype=torch.uint8), lambda n: np.empty(n, np.uint8), bytearray], ids=["torch", "numpy", "python"])
+def test_too_little_memory_is_one_line(empty, monkeypatch, capsys):
+    monkeypatch.setattr("tlm_book.__main__.generate", lambda options: empty(2**60))
+    assert main(["generate"]) == 2
+    assert re.fullmatch(r"tlm_book: error: memory: got too little for .+ more, want smaller sizes\n", capsys.readouterr().err)
 
 
 def test_the_presets_are_those_of_the_settings():
@@ -462,8 +491,6 @@ def test_whoever_stops_reading_is_told_nothing(words):
 
 
 def test_warnings_are_shown_as_before_once_a_command_is_over(theirs, capsys):
-    from tlm_book.__main__ import main
-
     before = warnings.showwarning
     assert main(["generate", "--model", str(theirs / "llama"), "--tokens", "1", "--device", "cpu"]) == 0
     assert warnings.showwarning is before

@@ -37,7 +37,12 @@ from tlm_book.derivation import (
 from tlm_book.derivation import rules as rules_of_modules
 from tlm_book.embedding import Embedding
 from tlm_book.encoder_decoder import CrossBlock, EncoderDecoder, EncoderDecoderConfig
-from tlm_book.feed_forward import ACTIVATIONS, FeedForward, MixtureOfExperts
+from tlm_book.feed_forward import (
+    ACTIVATIONS,
+    GATE_ACTIVATIONS,
+    FeedForward,
+    MixtureOfExperts,
+)
 from tlm_book.multi_head import CrossAttention, MultiHeadAttention
 from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import KINDS, PositionalEncoding
@@ -767,6 +772,12 @@ def test_of_what_is_watched_nothing_is_claimed(layer):
 def test_which_rules_are_the_book_s():
     assert all(map(trial.of_the_book, [rules_of_modules._RULES[kind] for kind in (nn.Linear, nn.MultiheadAttention, TransformerLM)]))
     assert not trial.of_the_book(lambda module: None) and not trial.of_the_book(print)
+
+
+@pytest.mark.parametrize("table", [ACTIVATIONS, GATE_ACTIVATIONS])
+def test_nobody_can_add_an_activation_that_mixes_rows(table):
+    with pytest.raises(TypeError):
+        table["relu"] = lambda x: x.softmax(-2)
 
 
 # --- Text and picture of a tree

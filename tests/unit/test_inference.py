@@ -88,6 +88,34 @@ def test_a_beam_that_is_too_long_is_not_told_to_slide(model):
         generate(model, [1], 17)
 
 
+@pytest.mark.parametrize("penalty", [1000.0, 1000, 279, float("inf")])
+def test_a_length_penalty_has_finite_powers(penalty, model):
+    with pytest.raises(ValueError, match=f"^length_penalty: got {penalty}, want a finite number ≥ 0 with 12.length_penalty < 2.1000$"):
+        beam_search(model, [1, 2], 12, length_penalty=penalty)
+
+
+@pytest.mark.parametrize("penalty", [100, 278.5])
+def test_a_large_length_penalty_has_its_value(penalty, model):
+    best = beam_search(model, [1, 2], 12, length_penalty=penalty)[0]
+    assert best.value == pytest.approx(best.log_p / 12.0**penalty, abs=0) and best.value < 0
+
+
+@pytest.mark.parametrize("token", [10**30, -(10**30)])
+def test_a_number_beyond_every_type_is_no_token(token, model):
+    for action in (lambda: generate(model, [1, token], 1), lambda: stream(model, [token], 1), lambda: beam_search(model, [token], 1)):
+        with pytest.raises(IndexError, match=f"^tokens: got a token {token}, want tokens from 0 to 259"):
+            action()
+
+
+def test_a_penalty_that_spoils_the_scores_is_named(model):
+    with pytest.raises(ValueError, match="^repetition_penalty: got 1e-300, want one that leaves the scores finite$"):
+        generate(model, range(12), 1, repetition_penalty=1e-300)
+    spoiled = TransformerLM(Config(260, **SIZES)).eval()
+    torch.nn.init.constant_(spoiled.embedding.table.weight, torch.nan)
+    with pytest.raises(ValueError, match="^model: got scores that are NaN"):
+        generate(spoiled, [1, 2], 1, repetition_penalty=2.0)
+
+
 def test_a_text_that_is_too_long_is_named_as_the_caller_named_it(model):
     """`complete` counts with max_new; its tokenizer's start marker is read, too."""
     from tlm_book.inference.text import unread

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import run_code
 from safetensors.torch import load_file, save_file
 from transformers import (
     GPT2Config,
@@ -501,6 +502,13 @@ BAD_GPT2 = {
     "a scale that is no answer": (lambda f: edited(f, scale_attn_weights=None), "scale_attn_weights: got None, want True or False"),
     "half a tokenizer": (lambda f: [(f / "vocab.json").write_text("{}"), f][1], "merges.txt"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("room", "family"), [("gpt2", "gpt2"), ("llama_settings", "llama"), ("marian", "marian")])
+def test_settings_are_a_table(room, family):
+    """Without the runtime type checker."""
+    told = run_code(f"from tlm_book.pretrained.{room} import {family}_config; {family}_config(None)").stderr
+    assert told.endswith("TypeError: fields: got NoneType, want a table of settings\n")
 
 
 @pytest.mark.parametrize("name", BAD_GPT2)

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -227,6 +228,33 @@ def test_a_finished_run_is_taken_further(text):
     held_out = [t[:1500].strip() for i, t in enumerate(documents()[:8]) if is_held_out(i, 0.1, 0)]
     assert evaluate(model, encode_corpus(words, held_out), 16, words.start, context=8) == pytest.approx(min(measured.values()), abs=1e-5)
     assert resumed(text, steps=13).steps == 13
+
+
+LEFT_BROKEN = {
+    "state cut": ("state.safetensors", lambda data: data[:-1], r"state\.safetensors: got a broken checkpoint .*, want what a finished run left"),
+    "state of others": ("state.safetensors", lambda _: tensors_in_bytes(other=torch.ones(2)), r"state\.safetensors: got no model\..* that fits"),
+    "no notes": ("run.json", lambda data: json.dumps(json.loads(data) | {"notes": {}}).encode(), r"run\.json: got no notes on the last step"),
+    "no measurement": ("log.jsonl", lambda data: re.sub(rb', "held_out": [^}]*', b"", data), r"log\.jsonl: got no loss on the held-out text"),
+}
+
+
+def tensors_in_bytes(**tensors):
+    from safetensors.torch import save
+
+    return save(tensors)
+
+
+def test_a_finished_run_with_broken_files_is_refused_and_goes_further_once_they_are_mended(text):
+    model = text.parent / "model"
+    train_files(text, model, device="cpu", progress=False, **TINY)
+    for name, spoilt, words in LEFT_BROKEN.values():
+        whole = (model / name).read_bytes()
+        (model / name).write_bytes(spoilt(whole))
+        with pytest.raises(ValueError, match=words):
+            resumed(text, steps=9)
+        assert not run_folder(model).exists()
+        (model / name).write_bytes(whole)
+    assert resumed(text, steps=9).steps == 9
 
 
 def test_a_run_goes_on_from_a_model(text, tmp_path):

@@ -12,6 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from commands import run_code
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -215,6 +216,18 @@ def test_pieces_in_another_order_are_refused(pattern):
     for action in (tokenizer.encode, lambda text: pre_tokens(text, pattern), lambda text: cut(text, pattern)):
         with pytest.raises(ValueError, match="pattern: got .*want one that cuts the text, in order"):
             action("tea")
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?iLu)x", "(" * 2000 + ")" * 2000])
+def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
+    for action in (lambda: Tokenizer([], pattern=pattern), lambda: Tokenizer.train(["a"], 300, pattern=pattern), lambda: pre_tokens("a", pattern)):
+        with pytest.raises(ValueError, match="^pattern: got .*want a regular expression$"):
+            action()
+
+
+def test_a_single_number_is_no_numbering():
+    told = run_code("from tlm_book.tokenization import Tokenizer; Tokenizer([], ids=5)").stderr
+    assert told.endswith("TypeError: ids: got int, want integers\n")
 
 
 def test_a_cut_file_is_refused(tmp_path):

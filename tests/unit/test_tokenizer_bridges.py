@@ -18,6 +18,7 @@ import pytest
 import regex
 import tiktoken
 import tokenizers
+from commands import run_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import (
@@ -275,6 +276,27 @@ def test_gpt2_files_with_a_byte_order_mark(tmp_path):
     assert (read.merges, read.ids, read.specials) == (made.merges, made.ids, made.specials)
 
 
+PLACES = """
+import json
+from tlm_book.tokenization import *
+
+book = Tokenizer([], pattern=GPT2_PATTERN)
+hub = HubTokenizer(json.loads(to_tokenizers(book).to_str()))
+for action in (book.save, Tokenizer.load, hub.save, HubTokenizer.load, lambda place: save_gpt2_tokenizer(book, place), load_gpt2_tokenizer):
+    for place in (None, 5):
+        try:
+            action(place)
+        except TypeError as error:
+            print(error)
+"""
+
+
+def test_a_place_for_a_file_is_a_path():
+    """Without the runtime type checker."""
+    want = [f"{name}: got {kind}, want a path" for name in ["path"] * 4 + ["folder"] * 2 for kind in ("NoneType", "int")]
+    assert run_code(PLACES).stdout.splitlines() == want
+
+
 def test_gpt2_files_and_back_lose_nothing(tmp_path):
     for tok in (trained("gpt2"), trained("gpt2", "gpt2"), scattered("gpt2"), Tokenizer([], [], GPT2_PATTERN)):
         save_gpt2_tokenizer(tok, tmp_path)
@@ -524,6 +546,16 @@ def test_any_row_of_tokens_is_the_same_text_as_on_the_hub(name):
     for _ in range(100):
         row = [rng.choice([rng.randrange(V), rng.randrange(300)]) for _ in range(rng.randrange(16))]
         assert ours.decode(row) == engine.decode(row, skip_special_tokens=False), row
+
+
+def test_two_names_that_are_spelled_alike_are_both_decoded():
+    """A name of five spaces becomes ▁▁▁▁▁ in the normalized text; the other is looked for in the text as it is."""
+    engine = HUB["gemma"]()
+    engine.add_tokens([AddedToken("     ", normalized=True, special=False), AddedToken("▁" * 5, normalized=False, special=False)])
+    ours = HubTokenizer(json.loads(engine.to_str()))
+    for text in ("a     b", "a▁▁▁▁▁b"):
+        told = engine.encode(text).ids
+        assert ours.encode(text) == told and ours.decode(told) == engine.decode(told, skip_special_tokens=False) == "a     b"
 
 
 @pytest.mark.parametrize("name", HUB)

@@ -14,7 +14,7 @@ from tlm_book.auditing.cuts import (
 from tlm_book.auditing.derivatives import try_derivatives, try_reach
 from tlm_book.auditing.look import look
 from tlm_book.auditing.modules import name_of, takes_argument
-from tlm_book.auditing.noise import measure_noise, takes_mask
+from tlm_book.auditing.noise import drift, measure_noise, takes_mask
 from tlm_book.auditing.report import Leak
 from tlm_book.auditing.surroundings import try_batch, try_cache, try_padding
 from tlm_book.auditing.tensors import attempt, describe_error
@@ -40,23 +40,34 @@ def explore(trial: Trial) -> Findings:
 
 
 def explore_rows(trial: Trial) -> Findings:
-    """Run all experiments on the rows that the model returns."""
-    lengths = trial.plan.lengths
-    found = Findings(lengths[-1])
-    found.problems += measure_noise(trial, lengths[-1])
-    if trial.remembers:
+    """Run all experiments on the rows that the model returns. What they find counts only if the output has not drifted meanwhile."""
+    n = trial.plan.lengths[-1]
+    found = Findings(n)
+    found.problems += measure_noise(trial, n)
+    if not trial.remembers:
+        try_everything(trial, found)
+    drifted = drift(trial, n) if found.witness else 0.0
+    if drifted <= trial.tolerance:
         return found
+    trial.decided, nothing = False, Findings(n)
+    change = f"after all experiments, the same input gives an output that differs by {drifted:.1e}"
+    nothing.problems = [*found.problems, f"{change}: the model changes from call to call"]
+    return nothing
+
+
+def try_everything(trial: Trial, found: Findings) -> None:
+    """Run the experiments at all lengths."""
+    lengths = trial.plan.lengths
     if trial.plan.options.everywhere:
         try_reach(trial, lengths[-1], found)
         found.tried["single replaced rows"] = lengths[-1:]
-        return found
+        return
     for n in lengths if trial.batch_axis is not None else ():
         run_experiment(trial, n, found, "other sequences in the batch", try_batch)
     for n in lengths:
         explore_length(trial, n, found)
     if trial.plan.options.max_lookback is not None:
         try_reach(trial, lengths[-1], found)
-    return found
 
 
 def experiments_at(trial: Trial, n: int) -> list[tuple[str, Callable[..., Any]]]:

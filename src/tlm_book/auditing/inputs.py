@@ -1,11 +1,13 @@
 """The example inputs, taken apart: which of them is the sequence, and which are its axes."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from tlm_book.auditing.tensors import attempt, tensors_in
 from tlm_book.checks import expects
 
 SEQUENCES = ("decoder_input_ids", "input_ids", "inputs_embeds")
@@ -58,7 +60,7 @@ class Inputs:
 
 
 def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n *d"], start: int) -> Any:
-    """Another input, cut to go with x, the rows start, start + 1, … of a sequence.
+    """Another input, cut to go with x, the rows start, start + 1, … of a sequence; a copy, which the model may overwrite.
 
     A mask (…, n, n) or (…, n) is cut to these rows and still covers all rows before them; an input with a batch axis gets
     the batch of x.
@@ -66,7 +68,7 @@ def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n 
     if value is inputs.values[inputs.key]:
         return inputs.back(x)  # it is the sequence itself, which may be given twice
     if not isinstance(value, Tensor):
-        return value
+        return copied(value)
     stop, in_batch = start + x.shape[1], has_batch(inputs, value)
     if is_square(inputs, value):
         value = value[..., start:stop, :stop]
@@ -74,7 +76,14 @@ def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n 
         value = value[..., 0 if "mask" in str(key) else start : stop]
     if in_batch and inputs.batch_axis is not None:
         value = value.narrow(inputs.batch_axis, inputs.first, 1).repeat_interleave(len(x), inputs.batch_axis)
-    return value
+    return value.clone()
+
+
+def copied(value: Any) -> Any:
+    """A copy of an object and of all that it holds; the object itself if it is of a kind that cannot be copied."""
+    tensors = {id(t): t.clone() for t in tensors_in(value)}  # also those that are computed from weights, which deepcopy refuses
+    made = attempt(copy.deepcopy, value, tensors)
+    return value if made is None else made
 
 
 def is_square(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:

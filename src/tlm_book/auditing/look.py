@@ -62,12 +62,15 @@ def look(trial: Trial, spare: bool) -> nn.Module | None:
     hooks = [m.register_forward_hook(watch) for m in trial.modules.values()]
     try:
         with CoarsestType() as seen:
-            y = tensor_of(trial.raw(trial.first(n)))
+            output = trial.raw(trial.first(n))
+            y = tensor_of(output)
     finally:
         for handle in hooks:
             handle.remove()
     if trial.row_axis < 0:
         find_axes(trial, n, tuple(y.shape))
+    axis = trial.row_axis
+    trial.outputs = sum(t.dim() > axis and t.shape[axis] == y.shape[axis] for t in tensors_in(output))
     trial.bases.clear()
     trial.kept.clear()
     trial.coarsest = seen.eps

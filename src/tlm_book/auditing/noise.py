@@ -53,6 +53,12 @@ def measure_noise(trial: Trial, n: int) -> list[str]:
     return problems
 
 
+def drift(trial: Trial, n: int) -> float:
+    """The change of the output for the same input since the first run, as a fraction of the largest output."""
+    y = trial.base(n)
+    return float(row_changes(trial.rows(trial.first(n)), y).max()) / (largest(y) or 1.0)
+
+
 def noise_level(trial: Trial, x: Shaped[Tensor, "batch n *d"], y: Shaped[Tensor, "batch m e"]) -> float:
     """The largest change that counts as noise, as a fraction of the largest output. (T-audit-noise)"""
     scale = largest(y) or 1.0

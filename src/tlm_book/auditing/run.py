@@ -135,6 +135,8 @@ def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
     tried = [f"{', '.join(words)} at n = {at}" for at, words in several.items()]
     if trial.random:
         tried.append("no removed rows, for here fewer rows draw other random numbers")
+    if trial.outputs > 1:
+        tried.append(f"only one of the {trial.outputs} tensors with rows in the output")
     name = f"{trial.name} (from {trial.tolerance:.0e})"
     auditor.notes.append((name, "; ".join(tried) or "nothing"))
     later = [np.triu(e, 1).max(initial=0.0) for e in (found.effects, auditor.effects)]
@@ -269,7 +271,8 @@ def audit(
     model         a torch module or a callable
     inputs        a tensor, (batch, n) tokens or (batch, n, d) rows, with or without the batch axis; or all inputs of the model, as a
                   tuple with the sequence first, or as a mapping by keyword (the sequence first, or named `input_ids` or
-                  `inputs_embeds`). Masks (…, n, n) and (…, n) are cut with the sequence
+                  `inputs_embeds`). Masks (…, n, n) and (…, n) are cut with the sequence; of several sequences, only this one has its rows
+                  replaced
     expects       "causal", or "all" for the opposite: every row should depend on every row
     max_lookback  w: row i should depend on rows i − w, …, i, and on none before
     row_axis      the axis of the output's rows, if it cannot be inferred
@@ -283,6 +286,9 @@ def audit(
     work          if weights × n² exceeds this number, the whole length is tried in the model's own precision, with every suffix removed
                   once, and everything else with 8 rows
     progress      True: on a terminal, a bar shows the time that is left
+
+    Of an output that holds several tensors, one is judged: `logits` or `last_hidden_state`, otherwise the first; where others have
+    rows, too, the report says so. Audit a function that returns the one you mean.
 
     If the model draws random numbers, no rows are removed. The model is left as it was: weights, modes, hooks, generators, and
     attributes with the lists, sets and dictionaries in them; only what it writes into objects of other kinds remains there.

@@ -78,6 +78,7 @@ class Trial:
     double: bool
     row_axis: int = -1  # found from the first output
     batch_axis: int | None = None
+    outputs: int = 1  # the tensors with rows in an output, of which one is judged
     random: bool = False
     remembers: bool = False
     decided: bool = True
@@ -119,6 +120,7 @@ class Trial:
         seed_everything(seed, self.generators)
         pairs = self.inputs.values.items()
         values = {k: cut_beside(self.inputs, k, v, x, start) for k, v in pairs}
+        extra = {k: v.clone() if isinstance(v, Tensor) else v for k, v in extra.items()}
         if self.inputs.named:
             return self.model(**{str(k): v for k, v in (values | extra).items()})
         return self.model(*values.values(), **extra)

@@ -65,8 +65,9 @@ def _why_touched(module: nn.Module) -> str:
 
 
 def derive(module: nn.Module) -> Derivation:
-    """The proof tree of what is known of x ↦ module(x), x one sequence: rows (n, d)
-    or tokens (n,). A module whose type has no rule becomes a leaf marked unproved.
+    """The proof tree of what is known of x ↦ module(x), x one sequence: rows (n, d),
+    or tokens (n,) if the module begins with an embedding; any other layer would take
+    them for one row. A module whose type has no rule becomes a leaf marked unproved.
 
     The type must match exactly, for a subclass may compute something else. Nothing
     is proved of a module that has, itself or in any module inside, a forward hook, a

@@ -194,6 +194,13 @@ def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
         expects(right, "key_mask", got, "torch.bool", TypeError)
 
 
+def _expects_same_batch(source: Tensor, target: Tensor) -> None:
+    _expects_tensors("a tensor of integers", source=source, target=target)
+    same, got = source.shape[:-1] == target.shape[:-1], tuple(target.shape)
+    wants = f"as many sequences as source, shape {tuple(source.shape)}"
+    expects(same, "target", f"shape {got}", wants)
+
+
 class EncoderDecoder(nn.Module):
     """T(s, t), from source tokens (*batch, n) and target tokens (*batch, m) to scores
     (*batch, m, vocab_size) of the next target tokens. (M-onehot-output)
@@ -253,10 +260,7 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "*batch m V"]:
-        _expects_tensors("a tensor of integers", source=source, target=target)
-        same, got = source.shape[:-1] == target.shape[:-1], tuple(target.shape)
-        wants = f"as many sequences as source, shape {tuple(source.shape)}"
-        expects(same, "target", f"shape {got}", wants)
+        _expects_same_batch(source, target)
         return self.decode(target, self.encode(source, key_mask), key_mask)
 
     def _rows(
@@ -337,6 +341,7 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, "N *batch h m n"]:
         """The weights of cross-attention in every block and head: how much each target
         row looks at each source row."""
+        _expects_same_batch(source, target)
         memory, found = self.encode(source, key_mask), []
         y = self._rows("target", target, self.embedding)
         for block in self.decoder:

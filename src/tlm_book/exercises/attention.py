@@ -22,7 +22,13 @@ def sharp(n: int, g: float) -> float:
 
 
 def fixed_keys(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    return rng.dirichlet(np.ones(n)), rng.normal(size=(n, n + 1))
+    """Weights, and keys whose width is the number of keys or, if that is even, one less."""
+    return rng.dirichlet(np.ones(n)), rng.normal(size=(n, n - 1 + n % 2))
+
+
+def with_scores(K: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """A query that gives the keys these scores, up to a constant."""
+    return np.linalg.lstsq(np.column_stack([K, np.ones(len(K))]), scores, rcond=None)[0][:-1]
 
 
 def without_rescaling(q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -137,9 +143,11 @@ EXERCISES = [
         fixed_keys,
         lambda p, K: p,
         {
-            "The scores have to be log p, not p.": lambda p, K: np.linalg.lstsq(K, p, rcond=None)[0],
-            "Softmax itself takes exp: the scores have to be log p, not exp p.": lambda p, K: np.linalg.lstsq(K, np.exp(p), rcond=None)[0],
-            "Scores are not divided by √k here.": lambda p, K: np.linalg.lstsq(K, np.log(p), rcond=None)[0] * np.sqrt(K.shape[1]),
+            "The scores have to be log p, not p.": lambda p, K: with_scores(K, p),
+            "Softmax itself takes exp: the scores have to be log p, not exp p.": lambda p, K: with_scores(K, np.exp(p)),
+            "Scores are not divided by √k here.": lambda p, K: with_scores(K, np.log(p)) * np.sqrt(K.shape[1]),
+            "For k = m − 1 there is hardly ever a query with the scores log p. But other scores give the weights p, too.":
+                lambda p, K: np.linalg.lstsq(K, np.log(p), rcond=None)[0],
             "The query is not the weighted average of the keys: weights come from scores.": lambda p, K: p @ K,
         },
         through=lambda out, p, K: attention_pattern(np.asarray(out, dtype=float)[None], K, causal=False, scale=1.0)[0],

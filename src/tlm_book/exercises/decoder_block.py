@@ -90,8 +90,11 @@ def other_way(DB: Map, RC: Map, RF: Map, L: int) -> np.ndarray:
 
 
 def contraction(rng: np.random.Generator, n: int) -> tuple[Map, np.ndarray]:
-    A = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    return lambda X: 0.7 * np.sin(X @ A + 1), rng.normal(size=(n, 3))
+    """A contraction, whose q is 0.95 or, for odd n, 0.7, and a matrix Z whose solution lies where the map is steep."""
+    q, A = 0.7 if n % 2 else 0.95, np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    f = lambda X: q * np.sin(X @ A + 1)
+    X = (rng.normal(size=(n, 3)) / 10 - 1) @ A.T
+    return f, X + f(X)
 
 
 def repeated(start: Callable[[np.ndarray], np.ndarray], steps: int) -> Callable[[Map, np.ndarray], np.ndarray]:
@@ -173,11 +176,13 @@ EXERCISES = [
         lambda f, Z: Z,
         {
             "One step is not enough.": repeated(lambda Z: Z, 1),
-            "A few steps give only a few digits; go on until nothing changes.": repeated(lambda Z: Z, 10),
+            "A few steps give only a few digits; go on until next to nothing changes.": repeated(lambda Z: Z, 10),
+            "The closer q is to 1, the more steps are needed: no fixed number is enough.": repeated(lambda Z: Z, 100),
             "These are two steps from X = 0; many more are needed.": lambda f, Z: Z - f(Z - f(0 * Z)),
             "This goes forward: it is Z + f(Z).": lambda f, Z: Z + f(Z),
         },
         through=lambda X, f, Z: X + f(X),
+        tol=1e-7,
     ),
     value(
         "the result, an array of two rows",

@@ -181,7 +181,7 @@ EXERCISES = [
         "a 2 × 2 array, one row for each row of the target",
         heard,
         {
-            "The third source row is padding: its weight is 0, and the other weights sum to 1.": np.array([[0.8, 9.6], [2.0, 3.0]]),
+            "The third source row is padding: its weight is 0, and the other weights sum to 1.": np.array([[0.8, 7.2], [2.0, 3.0]]),
             "Row 0 of the target looks at both real rows of the source: no causal mask stands between.": np.array([[4.0, 0.0], [8 / 3, 4.0]]),
             "The weights are proportional to the exponentials of the scores.": np.array([[0.0, 12.0], [4.0, 0.0]]),
         },

@@ -25,6 +25,8 @@ def two_layers(answer: Any) -> Iterator[tuple[str, object]]:
         yield f"The layer for {words} is right for x ≥ 0 but not for x < 0.", not agree(got[6:], want[6:]) or agree(got, want)
         yield f"The layer for {words} is right for x ≤ 0 but not for x > 0.", not agree(got[:7], want[:7]) or agree(got, want)
         yield f"The layer for {words} computes something else.", agree(got, want)
+        far = feed_forward(1e20 * LINE, W_1, b_1, W_2, b_2) / 1e20
+        yield f"The layer for {words} is right only near 0: ReLU throws away the negative part of x + b as well.", agree(far, want)
 
 
 def some_weights(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
@@ -49,6 +51,7 @@ def scaled_is_same(activation: str, c: float) -> bool:
 
 one, minus = np.array([[1.0, -1.0]]), np.array([[1.0], [-1.0]])
 absolute = (one, np.zeros(2), np.ones((2, 1)), np.zeros(1))
+shifted = (np.ones((1, 1)), np.array([10.0]), np.ones((1, 1)), np.array([-10.0]))
 
 def _matched(d: int, f: int, E: int, k: int, router: int = 1, biases: int = 1, matrices: int = 3) -> tuple[int, float]:
     plain = 2 * d * f + biases * (f + d)
@@ -103,7 +106,7 @@ EXERCISES = [
     holds(
         "a pair: the weights (W_1, b_1, W_2, b_2) of the layer for |x|, and those of the layer for x, as arrays",
         two_layers,
-        [(absolute, (np.ones((1, 1)), np.zeros(1), np.ones((1, 1)), np.zeros(1))), (absolute, absolute),
+        [(absolute, (np.ones((1, 1)), np.zeros(1), np.ones((1, 1)), np.zeros(1))), (absolute, absolute), (absolute, shifted),
          ((one, np.zeros(2), minus, np.zeros(1)), absolute), ((-one[:, :1], np.zeros(1), np.ones((1, 1)), np.zeros(1)), absolute)],
     ),
     function(

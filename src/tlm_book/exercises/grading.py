@@ -303,7 +303,7 @@ def _difference_of_arrays(g: np.ndarray, w: np.ndarray, same: Callable[[np.ndarr
         return "it is what is wanted, but in reverse order"
     if g.size > 1 and np.isfinite(w).all():
         factor, shift = (g * w).sum() / max((w * w).sum(), 1e-300), (g - w).mean()
-        if factor and same(g / factor):
+        if factor and abs(factor - 1) > 1e-3 and same(g / factor):
             return f"it is {factor:.4g} times what is wanted"
         if same(g - shift):
             return f"every number is off by {shift:.4g}"

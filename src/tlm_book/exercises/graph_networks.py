@@ -19,19 +19,25 @@ def skip(answer: Any) -> Iterator[tuple[str, object]]:
     yield "It is right for x ≥ 0. For x < 0 the bend swallows what the skipping edge carries.", agree(y, want) or not agree(y[6:], want[6:])
     yield "It is right for x ≤ 0 but not for x > 0.", agree(y, want) or not agree(y[:7], want[:7])
     yield "It computes a different function.", agree(y, want)
+    far = mlp(1e20 * LINE, weights, biases) / 1e20
+    yield "It is right only near 0: ReLU throws away the negative part of x + b as well.", agree(far, want)
+
+
+def corners(incoming: np.ndarray, bias: np.ndarray, outgoing: np.ndarray) -> int:
+    """The number of places at which the slope changes: where a hidden vertex bends, unless others cancel its change."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places, changes = -bias / incoming, np.abs(incoming) * outgoing
+    together = [changes[places == place] for place in set(places)]
+    return sum(bool(abs(part.sum()) > 1e-9 * np.abs(part).sum()) for part in together)
 
 
 def bends(best: Any) -> Iterator[tuple[str, object]]:
     for f in (2, 1, 7, 4):
         weights, biases = ([np.asarray(w, dtype=float) for w in part] for part in call(best, f, names=["f"]))
-        yield f"The hidden layer does not have f vertices (f = {f}).", len(weights) == 2 and weights[0].shape == (1, f)
-        places = -biases[0] / weights[0][0]  # the place at which each hidden vertex bends
-        x = np.linspace(min(places) - 1, max(places) + 1, 4001)[:, None]
-        slopes = np.diff(mlp(x, weights, biases)[:, 0]) / np.diff(x[:, 0])
-        smooth = slopes[1:][np.abs(np.diff(slopes)) < 1e-6]  # without the intervals that contain a bend
-        pieces = 1 + int((np.abs(np.diff(smooth)) > 1e-6).sum())
+        shapes = [w.shape for w in (*weights, *biases)]
+        yield f"The shapes {shapes} are not those of one input, f hidden vertices and one output (f = {f}).", shapes == [(1, f), (f, 1), (f,), (1,)]
+        pieces = 1 + corners(weights[0][0], biases[0], weights[1][:, 0])
         yield f"For f = {f} it has {pieces} pieces; there can be more.", pieces > f
-    yield "It has more pieces than are possible: are some corners too close together to be told apart?", pieces == f + 1
 
 
 def acyclic(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
@@ -56,7 +62,8 @@ EXERCISES = [
         "a pair `(weights, biases)` of lists of arrays, as `mlp` takes them",
         skip,
         [([np.ones((1, 1)), np.full((1, 1), 5.0)], [np.zeros(1), np.zeros(1)]), ([one, np.array([[5.0], [3.0]])], [np.zeros(2), np.zeros(1)]),
-         ([np.full((1, 1), 3.0)], [np.zeros(1)]), ([one, np.array([[2.0], [-3.0]])], [np.zeros(2), np.zeros(1)])],
+         ([np.full((1, 1), 3.0)], [np.zeros(1)]), ([one, np.array([[2.0], [-3.0]])], [np.zeros(2), np.zeros(1)]),
+         ([np.ones((1, 2)), np.array([[2.0], [3.0]])], [np.array([0.0, 10.0]), np.full(1, -30.0)])],
     ),
     holds(
         "a function `best(f)` that returns the pair `(weights, biases)` of a network with as many pieces as there can be",
@@ -64,7 +71,7 @@ EXERCISES = [
         [lambda f: (list(hidden(f)), [np.zeros(f), np.zeros(1)]),
          lambda f: ([np.ones((1, f)), np.eye(f)[:, :1]], [-np.arange(f) - 0.5, np.zeros(1)]),
          lambda f: ([np.ones((1, f)), np.where(np.arange(f) % 2, -1.0, 1.0)[:, None]], [-(np.arange(f) // 2) - 0.5, np.zeros(1)]),
-         lambda f: (list(hidden(f + 1)), [-np.arange(f + 1) - 0.5, np.zeros(1)])],
+         lambda f: (list(hidden(f + 1)), [-np.arange(f + 1) - 0.5, np.zeros(1)]), lambda f: ([np.zeros((1, f)), np.ones((f, 1))], [np.arange(f), np.zeros(1)])],
     ),
     function(
         "a function `paths(W)` that returns the matrix P",

@@ -127,9 +127,8 @@ EXERCISES = [
         "a pair of numbers: bytes for one token, bytes for the text",
         lambda: (12_288, 402_653_184),
         {
-            "A key and a value are kept for each token.": (6_144, 201_326_592),
+            "A key and a value are kept for each token, and a number takes two bytes.": (6_144, 201_326_592),
             "Only two heads have keys and values of their own.": (86_016, 2_818_572_288),
-            "A number takes two bytes.": (6_144, 12_288 * 32768),
             "Every block has a cache of its own.": (512, 16_777_216),
         },
     ),

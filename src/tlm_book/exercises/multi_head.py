@@ -46,7 +46,7 @@ def widened(W: np.ndarray, b: np.ndarray, first: bool = False, factor: float = 1
 
 
 def narrow(sharp: Any) -> Iterator[tuple[str, object]]:
-    for n in (3, 1, 2, 7, 20):
+    for n in (3, 1, 2, 7, 20, 2000):
         Q, K = (np.asarray(W, dtype=float) for W in call(sharp, n, names=["n"]))
         yield f"The matrices have shapes {Q.shape} and {K.shape} for n = {n}; (n, 2) is wanted.", Q.shape == K.shape == (n, 2)
         weights = attention_pattern(Q, K, causal=False)
@@ -162,7 +162,7 @@ EXERCISES = [
         "a function `sharp(n)` that returns W_Q and W_K, each of shape (n, 2), with which each of the n unit vectors"
         " gives itself a weight of at least 0.99",
         narrow,
-        [circle(2, lambda n: 1.0), circle(2, lambda n: 50.0), circle(1, lambda n: -50.0 * n**2), lambda n: (np.eye(n), 20 * np.eye(n)),
+        [circle(2, lambda n: 1.0), circle(2, lambda n: 50.0), circle(2, lambda n: 1e6), circle(1, lambda n: -50.0 * n**2), lambda n: (np.eye(n), 20 * np.eye(n)),
          lambda n: (np.arange(2.0 * n).reshape(n, 2),) * 2, lambda n: (np.column_stack([np.arange(n), np.zeros(n)]),) * 2],
     ),
     value(

@@ -81,10 +81,11 @@ EXERCISES = [
         "a function `narrow(x, b)` that gives, without computing a spread, what the layer returns for a row x of one or two numbers,"
         " with gains 1, biases b and a negligible ε",
         [(np.array(x), np.array(b)) for x, b in [([3.0], [0.5]), ([1.0, 4.0], [0.0, 0.0]), ([4.0, 1.0], [1.0, 2.0]), ([-2.0], [0.0]),
-                                                ([-1.0, -9.0], [0.5, 0.5])]],
+                                                ([-1.0, -9.0], [0.5, 0.5]), ([3.0, 3.0], [0.5, 1.0])]],
         lambda x, b: standardize(x, eps=1e-15) + b,
         {
             "Right for two numbers. A row of one number is constant: what is x − x̄?": lambda x, b: np.sign(x - x[::-1] + (len(x) == 1)) + b,
+            "Two equal numbers are a constant row, too.": lambda x, b: (np.where(x == x.max(), 1.0, -1.0) if len(x) == 2 else 0 * x) + b,
             "The signs are exchanged: the larger number stays the larger.": lambda x, b: np.sign(x[::-1] - x) + b,
             "The row is centred, but not divided by its spread.": lambda x, b: x - x.mean() + b,
             "The bias is missing.": lambda x, b: np.sign(x - x.mean()),
@@ -93,15 +94,16 @@ EXERCISES = [
     ),
     function(
         "a function `outlier(d)` that returns a row x of d numbers such that std(x) has a coordinate within 0.001 of √(d − 1)",
-        [(5,), (2,), (3,), (30,), (100,)],
-        lambda d: float(np.sqrt(d - 1)),
+        [(5,), (2,), (3,), (30,), (100,), (2000,)],
+        lambda d: 0.0,
         {
             "Half above and half below gives ±1: right for d = 2 only.": lambda d: np.where(np.arange(d) % 2, 1.0, -1.0),
             "Equally spaced numbers do not come near the bound.": lambda d: np.arange(float(d)),
             "A number may stick out more than that.": lambda d: np.append(np.arange(d - 1.0), 2.0 * d),
             "Two numbers stick out; one is better.": lambda d: np.append(np.zeros(d - 2), [1.0, -1.0]),
+            "For large d the spread of this row is so small that ε matters.": lambda d: np.eye(d)[0],
         },
-        through=lambda out, d: float(np.abs(standardize(np.asarray(out, dtype=float).reshape(d))).max()),
+        through=lambda out, d: float(np.sqrt(d - 1) - np.abs(standardize(np.asarray(out, dtype=float).reshape(d))).max()),
         tol=1e-3,
     ),
     function(

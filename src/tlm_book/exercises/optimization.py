@@ -109,7 +109,7 @@ EXERCISES = [
         {
             "This is gradient descent: the second step must also contain half of the first m.": (9 / 16, 0.0),
             "The derivative with respect to the second weight is 4w₁.": (7 / 16, 7 / 16),
-            "Here m takes the whole gradient, not the share 1 − β of it.": (0.765625, 0.125),
+            "Here m takes the whole gradient, not the share 1 − β of it.": (45 / 64, 0.0),
             "This is after the first step.": (0.75, 0.0),
         },
     ),

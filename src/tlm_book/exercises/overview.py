@@ -54,7 +54,7 @@ EXERCISES = [
         {
             "Here every row looks at all three. Row 0 may look only at itself.": np.array([[2.0, 6.0]] * 3),
             "The weights of a row sum to 1 even if some are 0: mask first, then take the softmax.": np.array([[1.0, 0], [2, 1], [2, 6]]),
-            "The weights are proportional to the powers of e, not to the scores.": np.array([[8.0, 0], [4, 4], [1.2, 6.8]]),
+            "The weights are proportional to the powers of e, not to the scores.": np.array([[8.0, 0], [4, 4], [4 * math.log10(2), 8 - 4 * math.log10(2)]]),
         },
     ),
     value(

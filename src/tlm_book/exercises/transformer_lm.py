@@ -134,7 +134,7 @@ EXERCISES = [
         "the size of the smallest such vocabulary",
         half_at_the_ends,
         {
-            "The final layer has a bias: V(2d + 1) numbers, not 2Vd.": 19_954_688 // 1024 + 1,
+            "The final layer has a bias: V(2d + 1) numbers, not 2Vd.": 19_954_688 // 1024,
             "This is one too few: round up, not down.": 19_954_688 // 1025,
             "Embedding and final layer are two matrices here.": 19_954_688 // 512,
             "They must hold half of all parameters, not half as many as the rest.": 19_954_688 // 2050 + 1,

@@ -158,7 +158,11 @@ def _text(model: TransformerLM, tokens: Any) -> Any:
         for token in tokens:
             if not is_whole(token) and not (_is_single(token) and holds_integers(token)):
                 refuse("tokens", f"{type(token).__name__} in a {type(tokens).__name__}", wants, TypeError)
-        return torch.tensor([int(token) for token in tokens], dtype=torch.long, device=device)
+        numbers, V = [int(token) for token in tokens], model.config.vocab_size
+        outside = [number for number in numbers if not 0 <= number < V]
+        if outside:
+            refuse("tokens", f"a token {outside[0]}", f"tokens from 0 to {V - 1} (vocab_size = {V})", IndexError)
+        return torch.tensor(numbers, dtype=torch.long, device=device)
     expects(isinstance(tokens, Tensor | np.ndarray), "tokens", type(tokens).__name__, wants, TypeError)
     expects(holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
     return torch.as_tensor(tokens.astype(np.int64) if isinstance(tokens, np.ndarray) else tokens, device=device)

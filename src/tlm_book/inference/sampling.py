@@ -118,12 +118,16 @@ class Sampler:
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B"]:
         """One token for each row of scores; ValueError for a row with NaN or +∞, or
-        with nothing but −∞, and for scores that are not rows.
+        with nothing but −∞, before the penalty or after it, and for scores that are
+        not rows.
         """
         if z.dim() != 2:
             refuse("z", f"shape {tuple(z.shape)}", "(B, V)")
         best, token = self.scores(z, seen).max(-1)
-        expects_finite(best)
+        if not all_finite(best):
+            expects_finite(z.amax(-1))
+            wants = "one that leaves the scores finite"
+            refuse("repetition_penalty", self.repetition_penalty, wants)
         if self.temperature == 0:
             return token
         place = torch.device("cpu") if generator is None else generator.device
@@ -148,11 +152,15 @@ def expects_cuts(
     expects(m is None or 0 <= m <= 1, "min_p", m, "None or 0 ≤ min_p ≤ 1")
 
 
+def all_finite(best: Float[Tensor, "..."]) -> bool:
+    """Whether the highest score of each text is finite."""
+    return all(map(math.isfinite, best.flatten().tolist()))
+
+
 def expects_finite(best: Float[Tensor, "..."]) -> None:
     """Check that the highest score of each text is finite; ValueError otherwise."""
-    fine = all(map(math.isfinite, best.flatten().tolist()))
     wants = "a model whose weights are finite"
-    expects(fine, "model", "scores that are NaN or +∞", wants)
+    expects(all_finite(best), "model", "scores that are NaN or +∞", wants)
 
 
 # --- The implementation

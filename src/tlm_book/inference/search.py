@@ -129,11 +129,14 @@ def beams(
     first; z are the scores after the texts. (T-beam-text)
 
     value = log P / |y|^length_penalty. ValueError for a width or n_new below 1, for a
-    length_penalty that is negative or not finite, and for scores that are not finite.
+    length_penalty that is negative, not finite or so large that n_new^length_penalty
+    is 2^1000 or more, and for scores that are not finite.
     """
     expects_positive(width=width, n_new=n_new)
-    fine = 0 <= length_penalty < math.inf
-    expects(fine, "length_penalty", length_penalty, "a finite number ≥ 0")
+    exponent = length_penalty * math.log2(n_new)
+    fine = 0 <= length_penalty < math.inf and exponent < 1000
+    wants = f"a finite number ≥ 0 with {n_new}^length_penalty < 2^1000"
+    expects(fine, "length_penalty", length_penalty, wants)
     B, V = z.shape
     first = torch.arange(B, device=z.device)[:, None]
     ends = torch.tensor(stop, dtype=torch.long, device=z.device)
@@ -157,7 +160,8 @@ def beams(
         token = torch.where(over, y[..., -1], token) if step else token
         y = torch.cat((y, token[..., None]), -1)
         over = over | torch.isin(token, ends)
-        bound = (log_p / n_new**length_penalty).masked_fill(over, -math.inf)
+        bound = log_p / float(n_new) ** length_penalty
+        bound = bound.masked_fill(over, -math.inf)
         done = over[:, :1] & (value[:, :1] >= bound).all(1, keepdim=True)
         if bool(done.all()) or step == n_new - 1:
             break

@@ -10,7 +10,12 @@ from tlm_book.checks import expects, expects_one_of
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.pretrained.files import CONFIG
 from tlm_book.pretrained.names import EXPERT_FIELDS, HUB_ACTIVATIONS, LLAMA_FIELDS
-from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
+from tlm_book.pretrained.settings import (
+    expects_kind,
+    expects_only,
+    expects_same,
+    plain_heads,
+)
 from tlm_book.transformer_lm import Config
 
 __all__ = ["FAMILIES", "family_of", "llama_config", "llama_fields"]
@@ -51,6 +56,7 @@ SLIDING = "sliding_attention"
 
 def known(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields, with the defaults of those that are missing. ValueError for another family."""
+    expects_kind("fields", fields, Mapping, "a table of settings")
     family = fields.get("model_type")
     expects_one_of("model_type", family, tuple(FAMILIES))
     said = UNSAID | FAMILIES[str(family)][1] | dict(fields)

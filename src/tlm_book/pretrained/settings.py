@@ -16,6 +16,7 @@ def expects_only(fields: Mapping[str, Any], only: Mapping[str, Sequence[object]]
     """Check that each of these fields of a config.json has one of the values listed; a missing field has the first. ValueError
     otherwise.
     """
+    expects_kind("fields", fields, Mapping, "a table of settings")
     for name, choices in only.items():
         got, wants = fields.get(name, choices[0]), " or ".join(map(repr, choices))
         expects(got in choices, name, repr(got), f"{wants}: the model has nothing else")

@@ -48,6 +48,19 @@ def checked_text(text: str) -> str:
     return text
 
 
+def checked_pattern(pattern: str) -> str:
+    """The pattern; TypeError if it is not a str, ValueError if it is not a regular
+    expression."""
+    right, got = isinstance(pattern, str), type(pattern).__name__
+    expects(right, "pattern", got, "str", TypeError)
+    try:
+        regex.compile(pattern)
+    except (regex.error, ValueError, RecursionError) as error:
+        wanted = "a regular expression"
+        raise ValueError(f"pattern: got {pattern!r} ({error}), want {wanted}") from error
+    return pattern
+
+
 def checked_cut(pieces: list[str], text: str, pattern: str) -> list[str]:
     """The pieces that `pattern` has found; ValueError unless, in order, they make up
     the whole text."""
@@ -61,13 +74,14 @@ def pre_tokens(text: str, pattern: str = PATTERN) -> list[str]:
     """The pieces into which `pattern` cuts the text; joined, they are the text
     again.
 
-    TypeError if `text` is not a str; ValueError if it holds a surrogate, or if the
-    pattern leaves out a part of it or finds its parts in another order.
+    TypeError unless both are str; ValueError if the text holds a surrogate, or if the
+    pattern is invalid, leaves out a part of it or finds its parts in another order.
 
     >>> pre_tokens("Isn't it 3 o'clock?")
     ['Isn', "'t", ' it', ' 3', ' o', "'clock", '?']
     """
-    found = [match.group() for match in regex.finditer(pattern, checked_text(text))]
+    matches = regex.finditer(checked_pattern(pattern), checked_text(text))
+    found = [match.group() for match in matches]
     return [piece for piece in checked_cut(found, text, pattern) if piece]
 
 

@@ -6,14 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects
 from tlm_book.libraries import library
 from tlm_book.tokenization.bpe import GPT2_PATTERN, pre_tokens
 from tlm_book.tokenization.engine import encode_data
-from tlm_book.tokenization.files import write_texts
+from tlm_book.tokenization.files import checked_path, write_texts
 from tlm_book.tokenization.rust import (
     PROBE,
     byte_characters,
@@ -64,13 +63,14 @@ def save_gpt2_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) ->
     ValueError if two tokens have the same spelling, or if the pattern is not GPT2_PATTERN: the files do not hold the pattern, so a reader will use
     that one. Old files are replaced only when both new ones are complete.
     """
+    place = checked_path(folder, "folder")
     right = tokenizer.pattern == GPT2_PATTERN
     expects(right, "pattern", repr(tokenizer.pattern), "GPT2_PATTERN, which these files stand for")
     names = _spellings(tokenizer)
     vocab = {name: number for number, name in sorted(zip(tokenizer.ids, names))}
     lines = [f"{names[a]} {names[b]}" for a, b in tokenizer.merges]
     texts = {"vocab.json": json.dumps(vocab, ensure_ascii=False), "merges.txt": "\n".join(["#version: 0.2", *lines])}
-    write_texts({Path(folder) / name: text for name, text in texts.items()})
+    write_texts({place / name: text for name, text in texts.items()})
 
 
 def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
@@ -79,11 +79,12 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
 
     ValueError, which names the folder, if the files are broken or do not fit together.
     """
+    place = checked_path(folder, "folder")
     try:
-        vocab = json.loads((Path(folder) / "vocab.json").read_text(encoding="utf-8-sig"))  # with or without a byte order mark
+        vocab = json.loads((place / "vocab.json").read_text(encoding="utf-8-sig"))  # with or without a byte order mark
         right = isinstance(vocab, dict) and all(type(number) is int for number in vocab.values())
         expects(right, "vocab.json", "something else", "a number for each spelling")
-        lines = (Path(folder) / "merges.txt").read_text(encoding="utf-8-sig").split("\n")
+        lines = (place / "merges.txt").read_text(encoding="utf-8-sig").split("\n")
         start = int(lines[0].startswith("#version"))
         merges = [tuple(line.split(" ")) for line in lines[start:] if line]
         known = {*byte_characters(), *map("".join, merges)}

@@ -11,13 +11,12 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
-from tlm_book.tokenization.files import write_texts
+from tlm_book.tokenization.files import checked_path, write_texts
 from tlm_book.tokenization.json_parts import (
     BLANK,
     byte_of,
@@ -107,15 +106,16 @@ class HubTokenizer(Tokens):
         """Read a tokenizer.json; ValueError, which names the file, if it is broken or describes a tokenizer of another kind; TypeError if `size`,
         `start` or `stop` is not a whole number."""
         _expects_counts(size, start, stop)
+        path = checked_path(path)
         try:
-            return cls(json.loads(Path(path).read_text(encoding="utf-8")), size, start=start, stop=stop)
+            return cls(json.loads(path.read_text(encoding="utf-8")), size, start=start, stop=stop)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             what = f"no field {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"path: got {os.fspath(path)!r} ({what}), want a tokenizer.json of byte pair encoding") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer.json; an old file is replaced only when the new one is complete."""
-        write_texts({Path(path): json.dumps(self.state, ensure_ascii=False, indent=2)})
+        write_texts({checked_path(path): json.dumps(self.state, ensure_ascii=False, indent=2)})
 
     def __reduce__(self) -> tuple[Callable[..., "HubTokenizer"], tuple[Mapping[str, Any], int]]:
         """For pickle and copy, which make it anew from its state."""
@@ -163,7 +163,7 @@ class HubTokenizer(Tokens):
     def _read_added(self, added: list[Mapping[str, Any]]) -> None:
         """Read the tokens that are looked for in the text before anything else is done, or in the normalized text if they are marked "normalized"."""
         self._added: dict[str, int] = {}
-        self._spelled: dict[str, int] = {}  # as they are decoded
+        self._spelled: list[tuple[str, int]] = []  # as they are decoded; two may be spelled alike
         self.specials, end = {}, len(self._vocab)
         last = end and max(self._vocab.values()) + 1
         wants("numbers of the vocabulary", last, end)
@@ -180,14 +180,14 @@ class HubTokenizer(Tokens):
                 self.specials[name] = number
             spelled = self._normalized(name) if token["normalized"] else name
             finders[token["normalized"]][spelled] = name
-            self._spelled[spelled] = number
+            self._spelled.append((spelled, number))
         self._raw, self._late = finders
         self._size = end
 
     def _byte_strings(self, size: int) -> list[bytes]:
         strings = [b""] * max(size, self._size)
         letter = {c: b for b, c in enumerate(self._letters)}
-        for name, number in chain(self._vocab.items(), self._spelled.items()):
+        for name, number in chain(self._vocab.items(), self._spelled):
             if not self.byte_level:
                 byte = byte_of(name)
                 strings[number] = name.replace(BLANK, " ").encode() if byte is None else bytes([byte])

@@ -6,10 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import SupportsIndex
-
-import regex
 
 from tlm_book.checks import (
     expects,
@@ -18,17 +15,16 @@ from tlm_book.checks import (
     expects_several,
 )
 from tlm_book.spec.tokenization import TokenPair
-from tlm_book.tokenization.bpe import PATTERN, checked_text
+from tlm_book.tokenization.bpe import PATTERN, checked_pattern, checked_text
 from tlm_book.tokenization.engine import (
     LONG,
     MOST,
     bar,
     cut,
     encode_piece,
-    finder,
     learn_merges,
 )
-from tlm_book.tokenization.files import read_state, write_state
+from tlm_book.tokenization.files import checked_path, read_state, write_state
 from tlm_book.tokenization.rust import train_by_tokenizers
 from tlm_book.tokenization.vocabulary import Vocabulary, checked_specials
 
@@ -68,7 +64,7 @@ class Tokenizer(Vocabulary):
         ids: Iterable[SupportsIndex] | None = None,
     ) -> None:
         super().__init__(merges, specials, ids=ids)
-        self.pattern = _checked_pattern(pattern)
+        self.pattern = checked_pattern(pattern)
         ranks = {pair: k for k, pair in enumerate(self.merges)}
         self._known = _Known(ranks, self.ids)
 
@@ -90,7 +86,7 @@ class Tokenizer(Vocabulary):
         whether to show a bar; None shows one on a terminal.
 
         ValueError if vocab_size < 256 + the number of specials, or for another engine; TypeError if a text is not a str."""
-        names, pattern = checked_specials(specials), _checked_pattern(pattern)
+        names, pattern = checked_specials(specials), checked_pattern(pattern)
         expects_one_of("engine", engine, ("python", "tokenizers"))
         expects_positive(vocab_size=vocab_size)
         least = 256 + len(names)
@@ -142,28 +138,20 @@ class Tokenizer(Vocabulary):
         """Write the tokenizer into one JSON file; an old file is replaced only when the new one is complete."""
         state = {"pattern": self.pattern, "specials": list(self.specials), "merges": self.merges}
         renumbered = self.ids != list(range(len(self)))
-        write_state(Path(path), {**state, "ids": self.ids} if renumbered else state)
+        write_state(checked_path(path), {**state, "ids": self.ids} if renumbered else state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
         """Read a file that `save` wrote; ValueError, which names the file, for any other file."""
+        path = checked_path(path)
         try:
-            state = read_state(Path(path))
+            state = read_state(path)
             return cls(state["merges"], state["specials"], state["pattern"], ids=state.get("ids"))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"path: got {os.fspath(path)!r} ({error}), want a file that Tokenizer.save wrote") from error
 
 
 # ---- checks of arguments
-
-
-def _checked_pattern(pattern: str) -> str:
-    expects(isinstance(pattern, str), "pattern", type(pattern).__name__, "str", TypeError)
-    try:
-        finder(pattern)
-    except regex.error as error:
-        raise ValueError(f"pattern: got {pattern!r} ({error}), want a regular expression") from error
-    return pattern
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:

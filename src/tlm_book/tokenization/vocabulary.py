@@ -16,8 +16,8 @@ MOST_BYTES = 10**9  # of all tokens together: a file with 45 merges, each of whi
 class Tokens:
     """Numbered tokens, the byte string of each, and the names of those that stand for no text.
 
-    specials {name: token}
-    start    the first special's token: start marker and document separator; ValueError if there is no special
+    specials  {name: token}
+    start     the first special's token: start marker and document separator; ValueError if there is no special
     """
 
     _bytes: list[bytes]  # of each token
@@ -174,6 +174,7 @@ def checked_specials(specials: Sequence[str]) -> list[str]:
 def _checked_ids(ids: Iterable[SupportsIndex] | None, size: int) -> list[int]:
     if ids is None:
         return list(range(size))
+    expects_several("ids", ids, "integers")
     given = list(ids)
     numbers = [number for number in map(_integer, given) if number is not None]
     expects(len(numbers) == len(given), "ids", "something that is no integer", "integers", TypeError)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_positive, is_whole
 from tlm_book.files import clear_parts, held, new_file, new_folder
 from tlm_book.onednn import onednn_available, quicker_library
 from tlm_book.training.config import TrainConfig, pairs_of
@@ -29,6 +29,7 @@ __all__ = [
     "MAY_DIFFER",
     "InMemory",
     "OnDisk",
+    "are_notes",
     "as_replanned",
     "best_checkpoint",
     "checkpoints",
@@ -38,6 +39,7 @@ __all__ = [
     "read_checkpoint",
     "read_log",
     "read_notes",
+    "state_in",
     "state_of",
     "with_library",
     "write_checkpoint",
@@ -132,11 +134,16 @@ def read_notes(path: Path) -> dict[str, Any]:
     """The notes of a checkpoint; ValueError when they are broken."""
     try:
         notes = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        right = isinstance(notes, dict) and {"step", "run", "held_out"} <= notes.keys() and isinstance(notes["run"].get("training"), dict)
-    except (ValueError, OSError, AttributeError):
-        right = False
-    expects(right, f"{path / 'state.json'}", "no notes of a run", "what `write_checkpoint` wrote")
+    except (ValueError, OSError):
+        notes = None
+    expects(are_notes(notes), f"{path / 'state.json'}", "no notes of a run", "what `write_checkpoint` wrote")
     return notes
+
+
+def are_notes(said: Any) -> bool:
+    """Whether this, from a JSON file, is what `write_checkpoint` notes beside the tensors."""
+    right = isinstance(said, dict) and {"step", "run", "held_out"} <= said.keys() and is_whole(said["step"])
+    return right and isinstance(said["run"], dict) and isinstance(said["run"].get("training"), dict)
 
 
 MAY_DIFFER = ("products",)  # settings that may differ when a run is resumed
@@ -167,15 +174,22 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
             same = name in MAY_DIFFER or _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"
             expects(same, f"{part}.{name}", repr(value), begun)
+    wants = "the state of this run: remove the checkpoint, and the one before it is taken"
+    return notes["step"], state_in(path / "state.safetensors", wanted, wants)
+
+
+def state_in(file: Path, wanted: Mapping[str, Tensor], wants: str) -> dict[str, Tensor]:
+    """The tensors in a file. ValueError, which names the file and ends with `wants`, if it is broken, or if the tensors are not finite or differ from
+    the wanted ones in names, shapes or types.
+    """
     try:
-        tensors = load_file(path / "state.safetensors")
+        tensors = load_file(file)
     except (SafetensorError, OSError) as error:
-        wants = "one to come back to: remove it, and the one before it is taken"
-        raise ValueError(f"{path}: got a broken checkpoint ({error}); want {wants}") from error
+        raise ValueError(f"{file}: got a broken checkpoint ({error}), want {wants}") from error
     for name, tensor in wanted.items():
-        fits = name in tensors and tensors[name].shape == tensor.shape and finite(tensors[name])
-        expects(fits, f"{path}", f"no {name} that fits", "the state of this run")
-    return notes["step"], tensors
+        fits = name in tensors and tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype
+        expects(fits and finite(tensors[name]), f"{file}", f"no {name} that fits", wants)
+    return tensors
 
 
 def _listed(value: Any) -> Any:

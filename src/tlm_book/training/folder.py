@@ -33,6 +33,8 @@ from tlm_book.weights import (
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+OWN = (CONFIG, WEIGHTS, TOKENIZER, *logs(()))  # the names that `save` gives
+PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
 
 
 def save(
@@ -46,13 +48,15 @@ def save(
 ) -> Path:
     """Write config.json, model.safetensors, tokenizer.json and, if there is a log, log.jsonl and log.csv into a new folder. (T-files)
 
-    `more` names files or folders that are copied there. All is written into a temporary folder that is renamed at the end, so the folder appears
-    complete or not at all. FileExistsError if it exists already; ValueError if model and tokenizer do not fit together, weights differ in type, one
-    is not finite, or a tied model has two matrices; TypeError for anything but a model and a tokenizer.
+    `more` names further files or folders, which are copied there. All is written into a temporary folder that is renamed at the end, so the folder
+    appears complete or not at all. FileExistsError if it exists already; ValueError if model and tokenizer do not fit together, weights differ in type, one
+    is not finite, a tied model has two matrices, or a name in `more` is taken or leads elsewhere; TypeError for anything but a model and a tokenizer.
     """
     path, a_model = free_folder(folder), "a TransformerLM (of a compiled one: model._orig_mod)"
     expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
     expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, "the model's tokenizer", TypeError)
+    for name in more or {}:
+        expects(Path(name).name == name and name not in ("", "..", *OWN), "more", repr(name), f"a name in the folder, other than {', '.join(OWN)}")
     V = model.config.vocab_size
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects_one_table(model)
@@ -164,23 +168,32 @@ def read_weights(file: Path) -> dict[str, Tensor]:
         raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
 
 
+def expects_places(config: Config, weights: Mapping[str, Tensor], file: str) -> None:
+    """ValueError, which names the file, if a table of computed positions would be far larger than the weights."""
+    width = {"sinusoidal": config.d_model, "rotary": config.head_width}.get(config.pe, 0)
+    most = max(PLACES, sum(w.numel() for w in weights.values()))
+    expects(config.max_len * width <= most, file, f"max_len: {config.max_len}", f"at most {most // max(1, width)}, beside weights of this size")
+
+
 def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.PathLike[str] = "weights") -> TransformerLM:
     """A model in evaluation mode with these very tensors, not copies, as its weights; a tied matrix is given once. No random number is drawn.
 
-    ValueError, which names the file, for tensors that do not fit or are not finite.
+    ValueError, which names the file, for tensors that do not fit, differ in type or are not finite.
     """
+    expects_places(config, weights, f"{Path(file).with_name(CONFIG)}")
     model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
     if config.pe in ("sinusoidal", "none", "rotary"):  # positions that are computed, not stored
         model.position = PositionalEncoding(config.max_len, config.d_model, config.pe, config.pe_start)
     wanted = own_weights(model)
     differ = sorted(weights.keys() ^ wanted.keys())[:3]
     expects(not differ, f"{file}", f"other weights: {differ}", "the weights that config.json describes")
+    table = weights["embedding.table.weight"]
     for name, w in weights.items():
         shape = tuple(wanted[name].shape)
         expects(w.shape == shape, f"{file}", f"{name} of shape {tuple(w.shape)}", f"{shape}")
-        expects(w.is_floating_point(), f"{file}", f"{name} of type {w.dtype}", "floating point weights")
+        expects(w.is_floating_point() and w.itemsize > 1, f"{file}", f"{name} of type {w.dtype}", "floating point weights of 16 bits or more")
+        expects(w.dtype == table.dtype, f"{file}", f"{name} of type {w.dtype}", f"one type for all, here {table.dtype}")
         expects(finite(w), f"{file}", f"{name} with numbers that are not finite", "finite weights")
-    table = weights["embedding.table.weight"]
     tied = {"unembedding.weight": table} if config.tied else {}
     model.load_state_dict({**weights, **tied}, assign=True)
     model.to(table)  # computed tensors take the weights' type and device

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
+import torch
+from torch import Tensor
 
 from tlm_book.checks import expects, refuse
 from tlm_book.files import new_file, new_folder
@@ -17,9 +18,11 @@ from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.checkpoint import (
     BEGIN,
     MAY_DIFFER,
+    are_notes,
     checkpoints,
     read_log,
     read_notes,
+    state_in,
     write_checkpoint,
 )
 from tlm_book.training.config import (
@@ -32,8 +35,14 @@ from tlm_book.training.config import (
     sizes_up_to,
 )
 from tlm_book.training.curves import CURVES
-from tlm_book.training.folder import load, own_weights, save, with_weights
-from tlm_book.training.logs import BOARD
+from tlm_book.training.folder import (
+    load,
+    own_weights,
+    save,
+    stored_weights,
+    with_weights,
+)
+from tlm_book.training.logs import BOARD, Entry
 from tlm_book.training.pace import Aim, fit_time
 from tlm_book.training.text import LEAST_BYTES, Paths, text_files
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -197,14 +206,39 @@ def left_behind(work: Path, job: Job) -> dict[str, Path]:
     return {JOB: done, STATE: last / STATE} | {name: work / name for name in (BOARD, CURVES) if (work / name).exists()}
 
 
+LEFT = "what a finished run left there"
+
+
+def notes_in(out: Path) -> dict[str, Any]:
+    """The notes on the last step of the finished run that made the model in this folder; ValueError if there are none, or no state beside them."""
+    notes = json.loads((out / JOB).read_text(encoding="utf-8")).get("notes")
+    expects((out / STATE).is_file(), "folder", f"{str(out)!r} without {STATE}", LEFT)
+    expects(are_notes(notes), f"{out / JOB}", "no notes on the last step", LEFT)
+    return notes
+
+
+def best_in(file: Path, done: int) -> Entry:
+    """The entry with the lowest loss on the held-out text, the first of several, in a log of so many steps. Errors as in `read_log`; ValueError if
+    nothing was measured.
+    """
+    measured = [entry for entry in read_log(file, done) if isinstance(entry.get("held_out"), int | float)]
+    expects(measured, f"{file}", "no loss on the held-out text", LEFT)
+    return min(measured, key=lambda entry: entry["held_out"])
+
+
+def state_like(model: TransformerLM) -> dict[str, Tensor]:
+    """Tensors with the names, shapes and types of those that `state_of` returns for this model and AdamW."""
+    weights = own_weights(model)
+    means = {f"optimizer.{name}.{key}": w for name, w in weights.items() for key in ("exp_avg", "exp_avg_sq")}
+    counts = {f"optimizer.{name}.step": torch.zeros(()) for name in weights}
+    return {f"model.{name}": w for name, w in weights.items()} | means | counts
+
+
 def further(out: Path, work: Path, steps: int | None) -> Job:
     """Recreate the work of a finished run as it was after its last step, with more steps to go. ValueError if the number of steps is not greater,
     or if the model's folder is not as the run left it.
     """
-    job, (model, tokenizer) = read_job(out), load(out)
-    notes = json.loads((out / JOB).read_text(encoding="utf-8")).get("notes")
-    there = isinstance(notes, dict) and (out / STATE).is_file()
-    expects(there, "folder", f"{str(out)!r} without {STATE}", "what a finished run left there")
+    job, notes, (model, tokenizer) = read_job(out), notes_in(out), load(out)
     done = notes["step"]
     wants = f"a number of steps greater than {done}: the run in {str(out)!r} is finished"
     expects(steps is not None and steps > done, "steps", "none" if steps is None else steps, wants)
@@ -212,19 +246,18 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
     replanned = (*job.config.replanned, (done, job.config.steps))
     job = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=steps, replanned=replanned), further=True)
     run = notes["run"] | {"training": notes["run"]["training"] | {"steps": steps, "replanned": replanned}}
+    best, state = best_in(out / "log.jsonl", done), state_in(out / STATE, state_like(model), LEFT)
     with new_folder(work) as part:
-        log = read_log(out / "log.jsonl", done)
         shutil.copyfile(out / "log.jsonl", part / "log.jsonl")
         shutil.copyfile(out / "tokenizer.json", part / "tokenizer.json")
         if (out / BOARD).is_dir():
             shutil.copytree(out / BOARD, part / BOARD)
         if (out / CURVES).is_file():
             shutil.copyfile(out / CURVES, part / CURVES)
-        best = min((entry for entry in log if "held_out" in entry), key=lambda entry: entry["held_out"])
         if best["step"] != done:
-            weights = {f"model.{name}": w for name, w in load_file(out / "model.safetensors").items()}
+            weights = {f"model.{name}": w for name, w in stored_weights(model).items()}
             write_checkpoint(part, int(best["step"]), weights, {"run": run, "held_out": best["held_out"]})
-        write_checkpoint(part, done, load_file(out / STATE), {"run": run, "held_out": notes["held_out"]})
+        write_checkpoint(part, done, state, {"run": run, "held_out": notes["held_out"]})
         if isinstance(tokenizer, HubTokenizer) or job.begin is not None:
             save(part / BEGIN, model, tokenizer)
         job.write(part / JOB)
