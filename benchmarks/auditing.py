@@ -3,7 +3,7 @@ sweep of replaced rows that would decide every cut: n − 1 sequences of n rows,
 
     python benchmarks/auditing.py [--rounds 3] [--rows 128]
 
-Writes auditing.json and auditing.md. The goals, 2 s and 20 s, are those for two cores; status 1 when a verdict is wrong.
+Writes auditing.json and auditing.md. The goals, 2 s and 20 s, are for two cores; status 1 when a verdict is wrong.
 """
 
 import functools
@@ -18,8 +18,7 @@ from tlm_book.auditing import audit
 
 TWO_LAYERS = {"vocab_size": 1000, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}
 GOALS = {"two blocks of width 32": 2, "GPT-2 small": 20}  # seconds by the clock
-COLUMNS = ("audit, s", "sweep, s", "sweep / audit", "goal, s")
-FEW = COLUMNS[:3]
+COLUMNS = ("audit, s", "sweep, s", "sweep / audit")
 
 
 @torch.no_grad()
@@ -49,7 +48,7 @@ def row(name: str, config: GPT2Config, n: int, rounds: int) -> dict[str, object]
 
 def page(entries: harness.Entries) -> str:
     """The machines side by side."""
-    rows = harness.abreast({name: report["rows"] for name, report in entries.items()}, ("model", "n"), COLUMNS, FEW)
+    rows = harness.abreast({name: report["rows"] for name, report in entries.items()}, ("model", "n"), COLUMNS)
     head = "The audit beside a sweep of n − 1 sequences, models of Hugging Face's GPT2LMHeadModel; in brackets the quartiles."
     return f"{head}\n\n{harness.table(rows)}\n\n{harness.measured(entries)}\n\n" + harness.sections(entries, said)
 

@@ -140,6 +140,25 @@ def test_llama_computes_the_same_loss(speed):
         assert player.loss(x, y).item() < first
 
 
+def test_the_audit_beside_a_sweep():
+    """Each report of an audit is looked at, and the sweep replaces every row once, two sequences at a time."""
+    import auditing
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    small = GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2, bos_token_id=None, eos_token_id=None)
+    made = auditing.row("GPT-2 small", small, 5, 1)
+    assert list(made) == ["model", "n", *auditing.COLUMNS, "goal, s"] and made["n"] == 5 and made["goal, s"] == 20
+    seen, model = [], GPT2LMHeadModel(small).eval()
+    model.register_forward_hook(lambda _, read, written: seen.append(read[0].shape))
+    auditing.sweep(model, torch.zeros(2, 5, dtype=torch.long))
+    assert seen == [(2, 5)] * 2
+    model.lm_head.register_forward_hook(lambda _, read, written: written + written.mean(1, keepdim=True))
+    with pytest.raises(SystemExit, match="a wrong verdict"):
+        auditing.confirm(model, torch.randint(20, (2, 5)))
+    text = auditing.page({"A (AVX2), 2 cores": {"machine": {"date": "today"}, "rounds": 1, "rows": [made]}})
+    assert "| GPT-2 small | 5 |" in text and "Measured on A (AVX2), 2 cores, today." in text
+
+
 def test_operations_of_a_step(speed):
     """Counted by torch: products forward, and twice as many backward."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -164,7 +183,7 @@ def test_the_figures_of_the_chapters_are_the_measured_ones():
                 assert cell["cell_type"] == "markdown" and quoting.quoted(text) == text, path.name
                 found += [(path.stem, match[2], match[4].count("\n")) for match in quoting.QUOTED.finditer(text)]
                 assert text.count("<!-- begin: benchmarks/") == len(quoting.QUOTED.findall(text))
-    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama"), ("fast_tokenization", "tokenization")}
+    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama"), ("fast_tokenization", "tokenization"), ("auditing", "auditing")}
     assert all(lines >= 4 for _, name, lines in found if quoting.tables(name))
 
 
@@ -229,7 +248,7 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert all(0.8 < other / usual < 1.25 for usual, other, _ in map(speeds.get, alike))
     assert "takes the halves of the 512 bits in turn, and on one without such instructions (AVX2), the two are about equally fast" in prose
     assert all(0.95 < gain < 1.05 for vectors in alike for gain in gains[vectors].values())
-    assert "With AVX512, unless in halves, the library gains most." in prose_of("transformer_lm") and min(gains["AVX512"].values()) > 1.3
+    assert "With AVX512, unless in halves, the library helps most." in prose_of("transformer_lm") and min(gains["AVX512"].values()) > 1.3
     small, large = (1 / gains["AVX512"][size] for size in ("S", "L"))
     assert f"On the first AMD processor a training step then takes {large:.1f} to {small:.1f} times as long" in prose
     beside_llama = [[first(made["theirs / ours"]) for made in llama[f"AMD EPYC ({vectors}), 2 cores"]["rows"] if made["what"] == "training step"] for vectors in ("AVX512", *alike)]
@@ -285,7 +304,7 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     causal = dataclasses.replace(size, n=size.n // 2).products() * 2 / size.products()  # as many tokens, half as many scores for each
     assert f"without them {exact} % would be {float(exact) * causal:.1f} %" in prose_of("training")
     unmeasured = reports["NVIDIA H200"]["decoding"][-1]
-    assert (unmeasured["tokens a second"] is None) == ("we have not measured, nor the last line of the table" in prose_of("inference"))
+    assert (unmeasured["tokens a second"] is None) == ("We have measured neither what it is nor the last line of the table." in prose_of("inference"))
     assert report["batch"] == 48 and "Steps of 48 windows of 1,024 tokens; medians of five alternating runs" in prose_of("training") and report["rounds"] == 5
 
 
