@@ -587,6 +587,17 @@ def test_the_search_knows_the_words_of_the_field(reader, site):
     assert not faults
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_what_the_search_finds_stands_below_the_line_in_which_one_types(reader, site, width):
+    page, faults = open_page(reader, f"{site}/book/bibliography.html", site, viewport={"width": width, "height": 800})
+    page.keyboard.press("Control+k")
+    page.locator("#pst-search-dialog input[type=search]").fill("norm")
+    page.wait_for_selector("#pst-search-dialog ul.places a", timeout=20_000)
+    line, found = (page.locator(f"#pst-search-dialog {part}").bounding_box() for part in ("input[type=search]", "ul.places"))
+    assert line["width"] > 0.5 * width - 60 and line["height"] < 80 and found["y"] >= line["y"] + line["height"]
+    assert found["x"] >= 0 and found["x"] + found["width"] <= width and not faults
+
+
 def test_formulas_side_by_side_stand_below_one_another_on_a_phone(reader, site):
     page, faults = open_page(reader, f"{site}/book/heads.html", site, tab="phone", viewport=PHONE)
     wide = page.evaluate("[...document.querySelectorAll('div.math > .katex-display')].filter((e) => e.scrollWidth > e.clientWidth + 1).length")
