@@ -233,13 +233,13 @@ def note(command: str, otherwise: Callable[..., None], message: Warning | str, c
 
 
 def memory_asked_for(error: Exception) -> str | None:
-    """The memory that could not be had, as numpy or torch says it; None for an error of another kind.
+    """The memory that could not be had, as numpy or torch says it ("one object" where nothing is said); None for an error of another kind.
 
     >>> memory_asked_for(RuntimeError("can't allocate memory: you tried to allocate 119600000000 bytes."))
     '119600000000 bytes'
     """
     said = re.search(r"allocate ([\d.]+ \w+)", str(error))
-    return said[1] if said else "an object" if isinstance(error, MemoryError) else None
+    return said[1] if said else "one object" if isinstance(error, MemoryError) else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

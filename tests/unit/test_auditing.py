@@ -424,15 +424,19 @@ def test_a_model_may_overwrite_the_mask_of_the_audit():
 
 def test_what_cannot_be_copied_is_handed_on():
     cells, computed = (cell for cell in range(3)), nn.Linear(2, 2).weight * 2
-    assert inputs.copied(cells) is cells and inputs.copied(None) is None
+    task, cache = SimpleNamespace(name="a task"), SimpleNamespace(layers=[SimpleNamespace(keys=torch.ones(2))])
+    assert inputs.copied(cells) is cells and inputs.copied(None) is None and inputs.copied(task) is task
+    made = inputs.copied(cache)
+    assert made is not cache and made.layers[0].keys is not cache.layers[0].keys
     (copy_of,) = inputs.copied([computed])
     assert copy_of is not computed and torch.equal(copy_of, computed)
 
 
 def test_of_several_outputs_the_report_says_that_one_is_judged():
     several = {
-        "only one of the 2 tensors with rows": lambda x: (x, x.mean(-2, keepdim=True).expand_as(x)),
-        "only one of the 3 tensors with rows": lambda x: {"all": x.sum(), "rows": [x, x + x.sum()], "logits": x},
+        "only one of the 2 tensors in the output that may have rows": lambda x: (x, x.mean(-2, keepdim=True).expand_as(x)),
+        "only one of the 3 tensors in the output that may have rows": lambda x: {"all": x.sum(), "rows": [x, x + x.sum()], "logits": x},
+        "only one of the 2 tensors in the output that may": lambda x: SimpleNamespace(hidden=x.mean(-2, keepdim=True).expand_as(x), logits=x),
     }
     for says, model in several.items():
         report = audit(model, zoo.rows())

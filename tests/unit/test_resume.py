@@ -233,9 +233,16 @@ def test_a_finished_run_is_taken_further(text):
 LEFT_BROKEN = {
     "state cut": ("state.safetensors", lambda data: data[:-1], r"state\.safetensors: got a broken checkpoint .*, want what a finished run left"),
     "state of others": ("state.safetensors", lambda _: tensors_in_bytes(other=torch.ones(2)), r"state\.safetensors: got no model\..* that fits"),
+    "a tensor more": ("state.safetensors", lambda data: tensors_in_bytes(**loaded(data), **{"model.extra": torch.ones(2)}), "got other tensors: .'model.extra'"),
     "no notes": ("run.json", lambda data: json.dumps(json.loads(data) | {"notes": {}}).encode(), r"run\.json: got no notes on the last step"),
     "no measurement": ("log.jsonl", lambda data: re.sub(rb', "held_out": [^}]*', b"", data), r"log\.jsonl: got no loss on the held-out text"),
 }
+
+
+def loaded(data):
+    from safetensors.torch import load
+
+    return load(data)
 
 
 def tensors_in_bytes(**tensors):

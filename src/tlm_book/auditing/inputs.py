@@ -80,10 +80,11 @@ def cut_beside(inputs: Inputs, key: Any, value: Any, x: Shaped[Tensor, "batch n 
 
 
 def copied(value: Any) -> Any:
-    """A copy of an object and of all that it holds; the object itself if it is of a kind that cannot be copied."""
-    tensors = {id(t): t.clone() for t in tensors_in(value)}  # also those that are computed from weights, which deepcopy refuses
-    made = attempt(copy.deepcopy, value, tensors)
-    return value if made is None else made
+    """A copy of a list, a mapping or an object with tensors, and of all that it holds; any other object itself, also one that cannot be copied."""
+    memo = {id(t): t.clone() for t in tensors_in(value)}  # also those that are computed from weights, which deepcopy refuses
+    made = attempt(copy.deepcopy, value, memo)
+    holds = isinstance(value, list | tuple | set | bytearray | Mapping) or any(isinstance(part, Tensor) for part in memo.values())
+    return made if holds and made is not None else value
 
 
 def is_square(inputs: Inputs, value: Shaped[Tensor, "..."]) -> bool:

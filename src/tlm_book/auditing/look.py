@@ -1,6 +1,6 @@
 """The first run in a setting: its rows, the coarsest type inside it, the memory that it takes, and whether the last layer can be left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -69,8 +69,8 @@ def look(trial: Trial, spare: bool) -> nn.Module | None:
             handle.remove()
     if trial.row_axis < 0:
         find_axes(trial, n, tuple(y.shape))
-    axis = trial.row_axis
-    trial.outputs = sum(t.dim() > axis and t.shape[axis] == y.shape[axis] for t in tensors_in(output))
+    axis, held = trial.row_axis, output if isinstance(output, Tensor | Mapping | list | tuple) else vars(output)
+    trial.outputs = sum(t.dim() > axis and t.shape[axis] == y.shape[axis] for t in tensors_in(held))
     trial.bases.clear()
     trial.kept.clear()
     trial.coarsest = seen.eps

@@ -136,7 +136,7 @@ def record(auditor: Auditor, trial: Trial, found: Findings) -> None:
     if trial.random:
         tried.append("no removed rows, for here fewer rows draw other random numbers")
     if trial.outputs > 1:
-        tried.append(f"only one of the {trial.outputs} tensors with rows in the output")
+        tried.append(f"only one of the {trial.outputs} tensors in the output that may have rows")
     name = f"{trial.name} (from {trial.tolerance:.0e})"
     auditor.notes.append((name, "; ".join(tried) or "nothing"))
     later = [np.triu(e, 1).max(initial=0.0) for e in (found.effects, auditor.effects)]
@@ -287,8 +287,8 @@ def audit(
                   once, and everything else with 8 rows
     progress      True: on a terminal, a bar shows the time that is left
 
-    Of an output that holds several tensors, one is judged: `logits` or `last_hidden_state`, otherwise the first; where others have
-    rows, too, the report says so. Audit a function that returns the one you mean.
+    Of an output that holds several tensors, one is judged: `logits` or `last_hidden_state`, otherwise the first; where others may
+    have rows, too, the report says so. Audit a function that returns the one you mean.
 
     If the model draws random numbers, no rows are removed. The model is left as it was: weights, modes, hooks, generators, and
     attributes with the lists, sets and dictionaries in them; only what it writes into objects of other kinds remains there.

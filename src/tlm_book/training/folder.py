@@ -50,7 +50,8 @@ def save(
 
     `more` names further files or folders, which are copied there. All is written into a temporary folder that is renamed at the end, so the folder
     appears complete or not at all. FileExistsError if it exists already; ValueError if model and tokenizer do not fit together, weights differ in type, one
-    is not finite, a tied model has two matrices, or a name in `more` is taken or leads elsewhere; TypeError for anything but a model and a tokenizer.
+    is not finite, a tied model has two matrices, a table of computed positions is far larger than the weights, or a name in `more` is taken or leads
+    elsewhere; TypeError for anything but a model and a tokenizer.
     """
     path, a_model = free_folder(folder), "a TransformerLM (of a compiled one: model._orig_mod)"
     expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
@@ -61,6 +62,7 @@ def save(
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects_one_table(model)
     weights = stored_weights(model)
+    expects_places(model.config, weights, "model")
     for name, w in weights.items():
         expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
     types = sorted({str(w.dtype) for w in weights.values()})
@@ -97,7 +99,8 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     The tokenizer is a `Tokenizer`, or a `HubTokenizer` if the model was trained further from a model of the hub.
 
     FileNotFoundError for a missing folder or file; ValueError for a file that is broken, has an unknown field, or holds weights
-    with other names or shapes or with numbers that are not finite. No code is run from any file.
+    with other names or shapes, of several types, of fewer than 16 bits or with numbers that are not finite, and if a table of computed positions would
+    be far larger than the weights. No code is run from any file.
     """
     path, chosen = Path(folder), choose_device(device)
     wants = "a folder that `save` wrote"
@@ -178,7 +181,8 @@ def expects_places(config: Config, weights: Mapping[str, Tensor], file: str) -> 
 def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.PathLike[str] = "weights") -> TransformerLM:
     """A model in evaluation mode with these very tensors, not copies, as its weights; a tied matrix is given once. No random number is drawn.
 
-    ValueError, which names the file, for tensors that do not fit, differ in type or are not finite.
+    ValueError, which names the file, for tensors that do not fit, differ in type, have fewer than 16 bits or are not finite, and if a table of computed
+    positions would be far larger than they are.
     """
     expects_places(config, weights, f"{Path(file).with_name(CONFIG)}")
     model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
