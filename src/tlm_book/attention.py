@@ -8,7 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_mask,
+    expects_positive,
+    expects_shape,
+)
 from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
 from tlm_book.operators import masked_softmax as torch_masked_softmax
 
@@ -74,7 +79,7 @@ def attention_pattern(
 
     c = 1/√k unless `scale` is given; there is no ◺ unless `causal`. `mask` hides the
     keys where it is False. ValueError if the widths of q and k differ, or if there is
-    no key.
+    no key; TypeError for a mask of numbers.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -82,6 +87,7 @@ def attention_pattern(
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
     if mask is not None:
+        expects_mask("mask", mask)
         scores = scores.masked_fill(~mask, float("-inf"))
     return torch_masked_softmax(scores) if causal else scores.softmax(-1)
 
@@ -105,7 +111,8 @@ def attention(
     h: head i reads keys and values i // (h/g). (T-grouped-query) A `mask` hides the
     keys where it is False; then `causal` must be False. ValueError if it is not, if
     the widths of q and k, the numbers of keys and values, or the leading axes do not
-    fit, if there is no key, and for a scale that is not positive.
+    fit, if there is no key, and for a scale that is not positive; TypeError for a
+    mask of numbers.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
@@ -113,6 +120,7 @@ def attention(
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
     if mask is not None:
+        expects_mask("mask", mask)
         expects(not causal, "causal", causal, "False beside a mask")
         expects_shape("mask", mask, (q.shape[-2], k.shape[-2]))
     grouped = q.shape[:-2] != k.shape[:-2]

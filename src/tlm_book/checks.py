@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_whole", "is_whole", "plain_fields"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -132,6 +132,12 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
     if not fits:  # build the message only when it is needed: torch.compile cannot trace it
         lead = "…, " if len(got) > len(wants) else ""
         refuse(argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
+
+
+def expects_mask(argument: str, mask: Any) -> None:
+    """Check that a mask holds True and False; TypeError otherwise."""
+    if str(mask.dtype).removeprefix("torch.") != "bool":
+        refuse(argument, f"dtype {mask.dtype}", "True and False", TypeError)
 
 
 def expects_several(argument: str, values: object, wants: str, kind: type = Iterable) -> None:
@@ -368,11 +374,14 @@ def _read_array(argument: str, thing: Any, sizes: dict[str, int], wants: Any, ax
 
 
 def _made_array(argument: str, thing: Any, wants: Any) -> Any:
-    """A list, a tuple or a torch tensor as an array; anything else as it is. Numbers become float64 if real ones are wanted, else they stay whole;
+    """A list, a tuple or a torch tensor as an array; anything else as it is. Whole numbers and those of 16 bits become float64 if real ones are wanted;
     an array without entries becomes one of the wanted kind."""
     if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
-        empty = wants.__name__.startswith("Int") and getattr(thing, "size", 1) == 0
-        return thing.astype(int) if empty and hasattr(thing, "astype") else thing
+        if not hasattr(thing, "astype"):
+            return thing
+        if wants.__name__.startswith("Float") and (thing.dtype.kind in "iu" or thing.dtype.name == "float16"):
+            return thing.astype(float)  # narrow numbers would overflow
+        return thing.astype(int) if wants.__name__.startswith("Int") and thing.size == 0 else thing
     from tlm_book.arrays import (  # numpy is loaded only if there are arrays
         as_array,
         as_numbers,

@@ -225,18 +225,21 @@ class MixtureOfExperts(nn.Module):
         rows = x.unsqueeze(-2).expand(*chosen.shape, -1)  # once for each choice
         hidden = x.new_empty(*chosen.shape, self.gate.shape[1])
         for e in range(self.n_experts):
-            hidden[chosen == e] = self._hidden(e, rows[chosen == e])
+            made = self._hidden(e, rows[chosen == e])
+            hidden[chosen == e] = made.to(hidden.dtype)
         hidden, results = watch("hidden", hidden), torch.empty_like(rows)
         for e in range(self.n_experts):
-            results[chosen == e] = F.linear(hidden[chosen == e], self.down[e])
+            made = F.linear(hidden[chosen == e], self.down[e])
+            results[chosen == e] = made.to(results.dtype)
         return (weights.unsqueeze(-1) * results).sum(dim=-2)
 
     def load_balancing_loss(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, ""]:
         """E Σ_e f_e P_e over all rows of x, with f_e the share of the choices that fall
         on expert e, P_e its mean probability. It is 1 when all shares are equal.
-        (T-load-balancing)"""
+        (T-load-balancing) ValueError for no rows."""
         choices = self.route(x)[1].flatten()
-        logits = self.router(x).flatten(0, -2)
+        expects(len(choices) > 0, "x", "no rows", "at least one")
+        logits = self.router(x).reshape(-1, self.n_experts)
         P = logits.softmax(-1, torch.promote_types(x.dtype, torch.float32)).mean(0)
         share = choices.bincount(minlength=self.n_experts).to(P.dtype) / len(choices)
         return self.n_experts * (share * P).sum()

@@ -34,6 +34,8 @@ __all__ = [
 def _expects_same_shape(
     argument: str, tensor: Tensor, shape: tuple[int, ...]
 ) -> None:
+    right, got = isinstance(tensor, Tensor), type(tensor).__name__
+    expects(right, argument, got, "a tensor", TypeError)
     expects(
         tuple(tensor.shape) == shape,
         argument,
@@ -174,6 +176,8 @@ class _ChunkedLoss(torch.autograd.Function):
             for t, want in zip((H, W, b), wanted)
         )
         loss = sigma.new_zeros(())
+        # float16 holds no small numbers: the rows are multiplied by shares of this
+        size = sigma.norm().clamp_min(torch.finfo(exact).tiny)
         for first in range(0, len(x), chunk):
             Y = G = None  # free the last chunk before the next is made
             rows = slice(first, first + chunk)
@@ -190,10 +194,13 @@ class _ChunkedLoss(torch.autograd.Function):
             if dH is not None:
                 dH[rows] = s * (G @ W)
             if dW is not None:
-                _add_product(dW, G.T, (s * h).to(h.dtype))
-        gradients = zip((dH, dW, db), (H, W, b))
+                _add_product(dW, G.T, (s / size * h).to(h.dtype))
+        if dW is not None:
+            dW *= size
+        ctx.types = [None if t is None else t.dtype for t in (H, W, b)]
+        short = H.dtype != torch.float16  # kept so until the loss's scale is known
         ctx.save_for_backward(
-            *(g if g is None or t is None else g.to(t.dtype) for g, t in gradients)
+            *(g.to(t) if g is not None and short else g for g, t in zip((dH, dW, db), ctx.types))
         )
         return loss
 
@@ -201,7 +208,8 @@ class _ChunkedLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (
-            None if d is None else (g * d).to(d.dtype) for d in ctx.saved_tensors
+            None if d is None else (g * d).to(t)
+            for d, t in zip(ctx.saved_tensors, ctx.types)
         )
         return *gradients, None, None, None, None
 

@@ -8,7 +8,12 @@ from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
-from tlm_book.checks import expects, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_mask,
+    expects_positive,
+    expects_shape,
+)
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -222,7 +227,8 @@ class CrossAttention(nn.Module):
     `d_key` defaults to d_model / n_heads, which must then be whole; `d_value` to
     `d_key`. x: (*batch, m, d_model), memory: (*batch, n, d_model), key_mask: (*batch, n)
     with True for real rows of the memory. With `causal`, row i sees rows 0 … i of the
-    memory. Result (*batch, m, d_model). ValueError for sizes or shapes that do not fit.
+    memory. Result (*batch, m, d_model). ValueError for sizes or shapes that do not fit,
+    TypeError for a mask of numbers.
     """
 
     def __init__(
@@ -304,6 +310,7 @@ class CrossAttention(nn.Module):
         scale = keys.shape[-1] ** -0.5 if self.scale is None else self.scale
         scores = scale * self._heads(self.query(x)) @ keys.mT  # (*batch, h, m, n)
         if key_mask is not None:
+            expects_mask("key_mask", key_mask)
             expects_shape("key_mask", key_mask, (*keys.shape[:-3], keys.shape[-2]))
             hidden = ~key_mask[..., None, None, :]
             scores = scores.masked_fill(hidden, float("-inf"))

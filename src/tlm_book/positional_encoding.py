@@ -100,10 +100,9 @@ class PositionalEncoding(nn.Module):
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True
     ) -> "PositionalEncoding":
-        """`to_empty`, …: a fixed table without numbers gets its own again."""
-        empty = self.kind == "sinusoidal" and self.table.is_meta
+        """`to_empty`, …: a fixed table is computed anew, as no file holds it."""
         super()._apply(fn, recurse)
-        if empty and not self.table.is_meta:
+        if self.kind == "sinusoidal" and not self.table.is_meta:
             self.table.copy_(self._sinusoid())
         return self
 

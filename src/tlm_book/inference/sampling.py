@@ -16,6 +16,7 @@ from tlm_book.checks import (
     refuse,
     with_suggestions,
 )
+from tlm_book.modes import evaluating
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
@@ -210,23 +211,11 @@ def last_scores(
     """
     right, got = isinstance(tokens, Tensor), type(tokens).__name__
     expects(right, "tokens", got, "a tensor of integer tokens", TypeError)
-    rows = _without_dropout(model, window(tokens, model.config.max_len, start))
+    with evaluating(model):
+        rows = model(window(tokens, model.config.max_len, start))
     z = rows[..., -1, :].double()
     expects_finite(z.amax(-1))
     return z
-
-
-def _without_dropout(
-    model: TransformerLM, tokens: Int[Tensor, "*batch n"]
-) -> Float[Tensor, "*batch n V"]:
-    """model(tokens) in evaluation mode; the model's mode afterwards is as before."""
-    if not model.training:
-        return model(tokens)
-    model.eval()
-    try:
-        return model(tokens)
-    finally:
-        model.train()
 
 
 def _tempered(

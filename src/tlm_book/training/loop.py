@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
+from tlm_book.modes import evaluating
 from tlm_book.training.checkpoint import InMemory, OnDisk, with_library
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
@@ -73,7 +74,7 @@ def evaluate(
     expects_positive(n=n, batch_size=batch_size)
     expects(len(tokens) >= 1, "tokens", "no tokens", "at least 1")
     expects(0 <= context < n, "context", context, f"from 0 to n − 1 = {n - 1}")
-    was_training, device = model.training, next(model.parameters()).device
+    device = next(model.parameters()).device
     fresh = n - context  # tokens that each window adds
     whole = tokens.unfold(0, n, fresh) if len(tokens) >= n else tokens[:0].view(0, n)
     batches = list(whole.split(batch_size)) if len(whole) else []
@@ -81,16 +82,13 @@ def evaluate(
     if len(rest) > context or not batches:
         batches.append(rest[None])
     total = 0.0
-    model.eval()
-    try:
+    with evaluating(model):
         for k, x in enumerate(x.long().to(device) for x in batches):
             y = token_log_probs(model(shift(x, start)), x).double()
             # the very first window has no context
             total -= y[:, context:].sum().item() + (
                 y[0, :context].sum().item() if k == 0 else 0
             )
-    finally:  # also after an error or an interrupt
-        model.train(was_training)
     return total / len(tokens)
 
 

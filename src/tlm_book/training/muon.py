@@ -20,7 +20,9 @@ def newton_schulz(M: Float[Tensor, "*stack n m"], steps: int = 5) -> Float[Tenso
     a, b, c = 3.4445, −4.7750, 2.0315 (Jordan, 2024) bring singular values above about 1/100 of ‖M‖ to between 0.68 and 1.14
     in five steps. The zero matrix stays zero.
     """
-    X = M / M.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(M.dtype).tiny)
+    tiny = torch.finfo(M.dtype).tiny
+    M = M / M.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)  # so that no square is too large or too small for its type
+    X = M / M.norm(dim=(-2, -1), keepdim=True).clamp_min(tiny)
     wide = X if M.shape[-2] <= M.shape[-1] else X.mT  # so that XXᵀ is the smaller product
     for _ in range(steps):
         A = wide @ wide.mT
@@ -78,6 +80,13 @@ class Together(torch.optim.Optimizer):
     def _share(self) -> None:
         """Use the parts' own dictionaries as groups, so that a rate changed here is changed in the part."""
         self.param_groups = [group for part in self.parts for group in part.param_groups]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "parts": self.parts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._share()
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = None if closure is None else torch.enable_grad()(closure)()

@@ -1,0 +1,124 @@
+"""Layers and losses in number types, modes and states other than the usual ones."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from tlm_book.feed_forward import MixtureOfExperts
+from tlm_book.inference.sampling import last_scores
+from tlm_book.inside import run_with_cache
+from tlm_book.loss import chunked_loss, weighted_loss
+from tlm_book.positional_encoding import PositionalEncoding
+from tlm_book.spec.attention import attention_pattern
+from tlm_book.spec.normalization import rms_norm, standardize
+from tlm_book.training import evaluate
+from tlm_book.training.muon import muon_for, newton_schulz
+from tlm_book.transformer_lm import Config, TransformerLM
+
+SMALL = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 16}
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-24, 1e25])
+def test_the_polar_factor_does_not_depend_on_the_scale(scale):
+    torch.manual_seed(0)
+    M = torch.randn(3, 8, 5)
+    torch.testing.assert_close(newton_schulz(scale * M), newton_schulz(M), atol=1e-5, rtol=0)
+    assert not newton_schulz(0 * M).any()
+
+
+def test_two_optimizers_together_can_be_copied():
+    torch.manual_seed(0)
+    model = TransformerLM(Config(11, **SMALL))
+    both = muon_for(model, 0.01, 0.001)
+    for made in (copy.deepcopy(both), pickle.loads(pickle.dumps(both))):
+        assert len(made.parts) == len(both.parts) and len(made.param_groups) == len(both.param_groups)
+        assert all(a is b for a, b in zip(made.param_groups, (group for part in made.parts for group in part.param_groups), strict=True))
+        for group in made.param_groups:
+            for w in group["params"]:
+                w.grad = torch.ones_like(w)
+        made.step()
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**15, 2.0**16])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_scaled_loss_in_float16_has_the_right_gradients(scale, weighted):
+    """2^16 is the first scale of torch's GradScaler, which float16 cannot hold."""
+    torch.manual_seed(0)
+    N, d, V = 20000, 8, 12
+    H, W, b, x = torch.randn(N, d), torch.randn(V, d), torch.randn(V), torch.randint(V, (N,))
+    weights = torch.rand(N) if weighted else None
+
+    def gradients(loss_of, low):
+        h, w, c = (t.clone().requires_grad_() for t in (H, W, b))
+        with torch.autocast("cpu", dtype=torch.float16, enabled=low):
+            loss = loss_of(h, w, c)
+        (scale * loss).backward()
+        return h.grad, w.grad, c.grad
+
+    exact = gradients(lambda h, w, c: weighted_loss(h @ w.T + c, x, weights), False)
+    ours = gradients(lambda h, w, c: chunked_loss(h, w, x, weights, bias=c), True)
+    usual = gradients(lambda h, w, c: weighted_loss(torch.nn.functional.linear(h, w, c), x, weights), True)
+    error = lambda found: [float((g - e).norm() / e.norm()) for g, e in zip(found, exact, strict=True)]
+    limits = [max(0.005, 2 * usual_error) for usual_error in error(usual)]
+    assert all(found < limit for found, limit in zip(error(ours), limits, strict=True)), (error(ours), limits)
+
+
+def test_the_sum_of_no_losses_has_the_gradient_zero():
+    h, w = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    chunked_loss(h, w, torch.zeros(4, dtype=torch.long), torch.zeros(4), reduction="sum").backward()
+    assert not h.grad.any() and not w.grad.any()
+
+
+def test_room_leaves_no_rubbish_in_a_fixed_table():
+    """Whether the layer was on meta before or not."""
+    layer = PositionalEncoding(16, 8, "sinusoidal")
+    table = layer.table.clone()
+    layer.table.fill_(7)  # as memory may be
+    assert torch.equal(layer.to_empty(device="cpu").table, table)
+    assert layer.double().table.dtype == torch.float64 and torch.equal(layer.float().table, table)
+    assert layer.to("meta").table.is_meta
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_one_can_look_inside_experts_under_autocast(dtype):
+    torch.manual_seed(0)
+    model = TransformerLM(Config.mixtral(11, d_model=8, d_ff=12, n_layers=1, n_heads=4, n_kv_heads=2, n_experts=3, max_len=16)).eval()
+    with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
+        z = model(torch.tensor([1, 2, 3]))
+        seen, _ = run_with_cache(model, torch.tensor([1, 2, 3]))
+    torch.testing.assert_close(seen.float(), z.float(), atol=0.05, rtol=0)
+
+
+def test_the_loss_of_balance_takes_one_row_and_refuses_none():
+    torch.manual_seed(0)
+    layer, x = MixtureOfExperts(4, 8, 3), torch.randn(4)
+    assert torch.equal(layer.load_balancing_loss(x), layer.load_balancing_loss(x[None]))
+    with pytest.raises(ValueError, match="x: got no rows, want at least one"):
+        layer.load_balancing_loss(torch.randn(0, 4))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.float16])
+def test_the_specification_computes_narrow_numbers_in_float64(dtype):
+    row, rows = np.array([5, 3, 9], dtype), np.array([[100, 100], [1, 1]], dtype)
+    assert np.array_equal(standardize(row), standardize(row.astype(float)))
+    assert np.array_equal(rms_norm(rows, np.ones(2)), rms_norm(rows.astype(float), np.ones(2)))
+    assert np.array_equal(attention_pattern(rows, rows), attention_pattern(rows.astype(float), rows.astype(float)))
+
+
+def test_each_part_of_a_model_keeps_its_mode():
+    torch.manual_seed(0)
+    model = TransformerLM(Config(11, **SMALL, dropout=0.5))
+    tokens = torch.randint(11, (40,))
+    for frozen in (model.blocks[0], model.blocks[1].dropout):
+        model.train()
+        frozen.eval()
+        modes = [part.training for part in model.modules()]
+        evaluate(model, tokens, 8, 0)
+        assert torch.equal(last_scores(model, tokens[:5], None), last_scores(model, tokens[:5], None))
+        assert [part.training for part in model.modules()] == modes
+    model.eval()
+    model.blocks[0].dropout.train()
+    assert torch.equal(last_scores(model, tokens[:5], None), last_scores(model, tokens[:5], None)) and model.blocks[0].dropout.training
