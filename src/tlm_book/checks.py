@@ -374,28 +374,30 @@ def _read_array(argument: str, thing: Any, sizes: dict[str, int], wants: Any, ax
 
 
 def _made_array(argument: str, thing: Any, wants: Any) -> Any:
-    """A list, a tuple or a torch tensor as an array; anything else as it is. Whole numbers and those of 16 bits become float64 if real ones are wanted;
-    an array without entries becomes one of the wanted kind."""
+    """A list, a tuple or a torch tensor as an array; anything else but an array as it is. Where real numbers are wanted, whole ones and those of 16 bits
+    become float64, so that none overflows; an array without entries becomes one of the wanted kind."""
+    array = _as_array(argument, thing, wants)
+    if not hasattr(array, "astype"):
+        return array
+    if wants.__name__.startswith("Int"):
+        return array.astype(int) if array.size == 0 else array
+    narrow = array.dtype.kind in "iu" or array.dtype.name == "float16"
+    return array.astype(float) if narrow and wants.__name__.startswith("Float") else array
+
+
+def _as_array(argument: str, thing: Any, wants: Any) -> Any:
     if not isinstance(thing, (list, tuple)) and not hasattr(thing, "detach"):
-        if not hasattr(thing, "astype"):
-            return thing
-        if wants.__name__.startswith("Float") and (thing.dtype.kind in "iu" or thing.dtype.name == "float16"):
-            return thing.astype(float)  # narrow numbers would overflow
-        return thing.astype(int) if wants.__name__.startswith("Int") and thing.size == 0 else thing
+        return thing
     from tlm_book.arrays import (  # numpy is loaded only if there are arrays
         as_array,
         as_numbers,
     )
 
     try:
-        array = as_array(thing) if hasattr(thing, "detach") else as_numbers(thing)
+        return as_array(thing) if hasattr(thing, "detach") else as_numbers(thing)
     except (ValueError, TypeError):
         wish = f"an array of shape ({', '.join(wants.dim_str.split())})"
-        expects(False, argument, f"a {type(thing).__name__} that is no array of numbers", wish, TypeError)
-    if wants.__name__.startswith("Int") and array.size == 0:
-        return array.astype(int)
-    whole = not wants.__name__.startswith("Float") or array.dtype.kind not in "iu"
-    return array if whole else array.astype(float)
+        refuse(argument, f"a {type(thing).__name__} that is no array of numbers", wish, TypeError)
 
 
 def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: dict[str, int]) -> None:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from tlm_book.checks import expects
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["expects_one_table", "finite", "meta_model", "tie", "write_tensors"]
+__all__ = ["expects_one_table", "expects_places", "finite", "meta_model", "tie", "write_tensors"]
 
+PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
 S = TypeVar("S", bound=Settings)
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -48,6 +49,12 @@ def expects_one_table(model: nn.Module) -> None:
     one, two = parts.embedding.table.weight, parts.unembedding.weight
     same = not parts.config.tied or one is two or torch.equal(one, two)
     expects(same, "model", "a tied model with two matrices", "one, or tied=False")
+
+
+def expects_places(argument: str, rows: int, width: int, weights: Mapping[str, Tensor], always: int = PLACES) -> None:
+    """ValueError, which names the argument, if a table of so many computed positions would be far larger than the weights."""
+    most = max(always, sum(w.numel() for w in weights.values()))
+    expects(rows * width <= most, argument, rows, f"at most {most // max(1, width)}, beside weights of this size")
 
 
 def meta_model(kind: Callable[[S], Model], config: S, tensors: Mapping[str, Tensor], file: str = "config.json") -> Model:

@@ -1046,7 +1046,7 @@ CASES = [
     Case("load weights of two types", lambda: saved(edit_weights(overflowing)), ValueError, ("model.safetensors: got", "of type torch.float32", "one type for all, here torch.float16")),
     Case("load weights of 8 bits", lambda: saved(edit_weights(lambda w: w.update({name: x.to(torch.float8_e4m3fn) for name, x in w.items()}))), ValueError,
          ("model.safetensors: got", "float8", "of 16 bits or more")),
-    Case("load config.json too many computed positions", lambda: saved_waves(max_len=10**9), ValueError, ("config.json: got max_len: 1000000000", "at most 16777216")),
+    Case("load config.json too many computed positions", lambda: saved_waves(max_len=10**9), ValueError, ("config.json: max_len: got 1000000000", "at most 16777216")),
     Case("load a weight missing", lambda: saved(edit_weights(lambda w: w.pop("norm.bias"))), ValueError, ("model.safetensors: got other weights: ['norm.bias']",)),
     Case("load a weight of another shape", lambda: saved(edit_weights(lambda w: w.update({"norm.bias": z(5)}))), ValueError, ("norm.bias of shape (5,)", "want (4,)")),
     Case("load cut tokenizer.json", lambda: saved(cut_file("tokenizer.json")), ValueError, ("tokenizer.json", "Tokenizer.save")),

@@ -32,12 +32,11 @@ from tlm_book.pretrained.names import EXPERT_NAMES, LLAMA_NAMES, Pair, pairs
 from tlm_book.pretrained.settings import expects_kind
 from tlm_book.tokenization import HubTokenizer, Tokenizer, to_tokenizers
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import meta_model
+from tlm_book.weights import expects_places, meta_model
 
 __all__ = ["llama_pairs", "load_llama", "save_llama"]
 
 TOKENIZER, READ_AS, ENDS = "tokenizer.json", "tokenizer_config.json", ("bos_token_id", "eos_token_id")
-PLACES = 1 << 26  # cosines and sines that are always allowed, however small the weights
 
 
 def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
@@ -50,12 +49,6 @@ def llama_pairs(model: TransformerLM, family: str) -> list[Pair]:
     named = pairs((LLAMA_NAMES + EXPERT_NAMES.lstrip()).replace("gain", gain), c.n_layers, rows, c.n_experts or 0)
     weights = model.state_dict().keys() - ({"unembedding.weight"} if c.tied else set())
     return [pair for pair in named if pair.ours in weights]
-
-
-def expects_places(c: Config, tensors: dict[str, Tensor]) -> None:
-    """ValueError if the table of cosines and sines would be far larger than the weights."""
-    most = max(PLACES, sum(w.numel() for w in tensors.values())) // c.head_width
-    expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
 
 
 def load_llama(
@@ -78,7 +71,7 @@ def load_llama(
         drop_copies(tensors, {"lm_head.weight": "model.embed_tokens.weight"})
     if dtype is not None:
         tensors = {name: w.to(dtype) if w.is_floating_point() else w for name, w in tensors.items()}
-    expects_places(config, tensors)
+    expects_places("max_position_embeddings", config.max_len, config.head_width, tensors)
     model = meta_model(TransformerLM, config, tensors)
     load_into(model, llama_pairs(model, family), tensors, f"{folder / WEIGHTS}")
     if not os.path.lexists(folder / TOKENIZER):

@@ -42,7 +42,7 @@ from tlm_book.pretrained.settings import (
     expects_same,
     plain_heads,
 )
-from tlm_book.weights import meta_model
+from tlm_book.weights import expects_places, meta_model
 
 __all__ = ["load_marian", "marian_config", "marian_fields", "marian_pairs", "marian_preset", "save_marian"]
 
@@ -139,8 +139,7 @@ def copies_in(config: EncoderDecoderConfig) -> dict[str, str]:
 
 def table_of_positions(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> Float[Tensor, "M d"]:
     """The table of positions, which is computed; ValueError if it would be far larger than the weights."""
-    most = max(1 << 24, sum(w.numel() for w in tensors.values())) // c.d_model
-    expects(c.max_len <= most, "max_position_embeddings", c.max_len, f"at most {most}, beside weights of this size")
+    expects_places("max_position_embeddings", c.max_len, c.d_model, tensors, always=1 << 24)
     return EncoderDecoder.positions(c).table
 
 

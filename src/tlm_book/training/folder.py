@@ -24,6 +24,7 @@ from tlm_book.training.logs import logs
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import (
     expects_one_table,
+    expects_places,
     finite,
     meta_model,
     tie,
@@ -34,7 +35,6 @@ __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 OWN = (CONFIG, WEIGHTS, TOKENIZER, *logs(()))  # the names that `save` gives
-PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
 
 
 def save(
@@ -62,7 +62,7 @@ def save(
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects_one_table(model)
     weights = stored_weights(model)
-    expects_places(model.config, weights, "model")
+    expects_few_places(model.config, weights, "model")
     for name, w in weights.items():
         expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
     types = sorted({str(w.dtype) for w in weights.values()})
@@ -171,11 +171,10 @@ def read_weights(file: Path) -> dict[str, Tensor]:
         raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
 
 
-def expects_places(config: Config, weights: Mapping[str, Tensor], file: str) -> None:
-    """ValueError, which names the file, if a table of computed positions would be far larger than the weights."""
+def expects_few_places(config: Config, weights: Mapping[str, Tensor], of: str) -> None:
+    """`expects_places` for the positions that a model with these settings computes; `of` says whose they are."""
     width = {"sinusoidal": config.d_model, "rotary": config.head_width}.get(config.pe, 0)
-    most = max(PLACES, sum(w.numel() for w in weights.values()))
-    expects(config.max_len * width <= most, file, f"max_len: {config.max_len}", f"at most {most // max(1, width)}, beside weights of this size")
+    expects_places(f"{of}: max_len", config.max_len, width, weights)
 
 
 def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.PathLike[str] = "weights") -> TransformerLM:
@@ -184,7 +183,7 @@ def with_weights(config: Config, weights: Mapping[str, Tensor], file: str | os.P
     ValueError, which names the file, for tensors that do not fit, differ in type, have fewer than 16 bits or are not finite, and if a table of computed
     positions would be far larger than they are.
     """
-    expects_places(config, weights, f"{Path(file).with_name(CONFIG)}")
+    expects_few_places(config, weights, f"{Path(file).with_name(CONFIG)}")
     model = meta_model(TransformerLM, config, weights, f"{Path(file).with_name(CONFIG)}")
     if config.pe in ("sinusoidal", "none", "rotary"):  # positions that are computed, not stored
         model.position = PositionalEncoding(config.max_len, config.d_model, config.pe, config.pe_start)
