@@ -241,16 +241,15 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
         gains[vectors] = {size: first(row[f"{size}: gain"]) for size in ("S", "L")}
         ours = {made["size"]: first(made["theirs / ours"]) for made in llama[name]["rows"] if made["what"] == "training step"}
         assert all(abs(ours[size] - gain) < 0.1 for size, gain in gains[vectors].items())
-    usual, other, narrow = speeds["AVX512"]
+    usual, other, _ = speeds["AVX512"]
     assert 1.9 < other / usual < 2.3 and "computes with 512 bits at a time (AVX512) oneDNN is twice as fast as MKL in `float32`, too" in prose
-    assert 1 <= narrow / usual < 1.15 and "Confined to 256 bits it is hardly faster than MKL" in prose
     alike = "AVX512 in halves", "AVX2"
     assert all(0.8 < other / usual < 1.25 for usual, other, _ in map(speeds.get, alike))
-    assert "takes the halves of the 512 bits in turn, and on one without such instructions (AVX2), the two are about equally fast" in prose
+    assert "on two other AMD processors the two are about equally fast" in prose
     assert all(0.95 < gain < 1.05 for vectors in alike for gain in gains[vectors].values())
     assert "With AVX512, unless in halves, the library helps most." in prose_of("transformer_lm") and min(gains["AVX512"].values()) > 1.3
     small, large = (1 / gains["AVX512"][size] for size in ("S", "L"))
-    assert f"On the first AMD processor a training step then takes {large:.1f} to {small:.1f} times as long" in prose
+    assert f"with it a training step takes {large:.1f} to {small:.1f} times as long" in prose
     beside_llama = [[first(made["theirs / ours"]) for made in llama[f"AMD EPYC ({vectors}), 2 cores"]["rows"] if made["what"] == "training step"] for vectors in ("AVX512", *alike)]
     assert f"With AVX512 ours trains {min(beside_llama[0]):.1f} to {max(beside_llama[0]):.1f} times as fast" in prose_of("pretrained")
     assert all(0.9 < ratio < 1.1 for ratios in beside_llama[1:] for ratio in ratios)
