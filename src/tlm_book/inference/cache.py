@@ -194,6 +194,7 @@ class Recorded:
         self, step: _Step, token: Int[Tensor, "B"], where: Int[Tensor, "B"]
     ) -> None:
         self.token, self.where = token, where
+        self.step = step  # holds the memory that a recording uses
         self.replay = _cuda_graph(step, token.device) if token.is_cuda else step
 
     def __call__(
@@ -204,13 +205,20 @@ class Recorded:
         return self.replay()
 
 
+@lru_cache
+def _recording_stream(device: torch.device) -> Any:
+    """One for all recordings: cuBLAS keeps memory for each stream for ever."""
+    return torch.cuda.Stream(device)
+
+
 def _cuda_graph(step: _Step, device: torch.device) -> _Step:
     """The step with its kernels recorded; it must have run once before."""
-    graph = torch.cuda.CUDAGraph()
+    graph, stream = torch.cuda.CUDAGraph(), _recording_stream(device)
+    mode = "thread_local"  # other threads go on undisturbed
     # outside inference mode, as later recordings share the generator's state
     with torch.cuda.device(device), collector_off(), torch.inference_mode(False):
-        stream = torch.cuda.Stream()  # on the token's device
-        with torch.cuda.graph(graph, stream=stream), torch.inference_mode():
+        recording = torch.cuda.graph(graph, stream=stream, capture_error_mode=mode)
+        with recording, torch.inference_mode():
             scores = step()
 
     def replay() -> Float[Tensor, "B V"]:
@@ -225,7 +233,6 @@ class _CompiledSteps:
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], Sequence[Tensor]]] = []
-        self.lock = threading.Lock()  # several models may begin at the same time
         self.too_many: Any = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ())
         self.advance = torch.compile(
             CachedModel._advance, fullgraph=True, backend=self._noting
@@ -236,30 +243,36 @@ class _CompiledSteps:
         program = _compiler(graph, examples)
 
         def noted(*inputs: Any) -> Sequence[Tensor]:
-            self.calls.append(partial(program, *inputs))
-            return program(*inputs)
+            results = program(*inputs)
+            # the memory of now, even if a layer is later moved or converted
+            kept = [t.detach() if isinstance(t, Tensor) else t for t in inputs]
+            self.calls.append(partial(program, *kept))
+            return results
 
         return noted
 
-    def run(self, *inputs: Any) -> tuple[Float[Tensor, "B V"], _Step]:
+    def run(self, *inputs: Any) -> tuple[Float[Tensor, "B V"], _Step | None]:
         """The scores of a step, and the step as a function without arguments: it uses
-        these inputs again, and the model's weights and caches."""
-        with self.lock:
-            self.calls.clear()
-            try:
+        these inputs again, and the model's weights and caches. None where torch has
+        been told not to compile."""
+        self.calls.clear()
+        try:
+            z = self.advance(*inputs)
+        except self.too_many:  # the ninth kind or length
+            with torch._dynamo.config.patch(cache_size_limit=1000):
                 z = self.advance(*inputs)
-            except self.too_many:  # the ninth kind or length
-                with torch._dynamo.config.patch(cache_size_limit=1000):
-                    z = self.advance(*inputs)
-            if not self.calls:  # torch has been told not to compile
-                return z, partial(CachedModel._advance, *inputs)
-            call = self.calls.pop()
+        if not self.calls:
+            return z, None
+        call = self.calls.pop()
         return z, lambda: call()[0]
 
 
 def _compiler(graph: Any, examples: Any) -> Callable[..., Sequence[Tensor]]:
     unchecked = {"size_asserts": False}  # later calls have the tensors of the first
     return torch._inductor.compile(graph, examples, options=unchecked)
+
+
+_one_at_a_time = threading.Lock()  # several models may begin at the same time
 
 
 @lru_cache(maxsize=1)
@@ -272,7 +285,8 @@ class CachedModel(RowLayers):
     (T-cache)
 
     Make a new one after further training, since some weights are copied. No dropout.
-    `compile`: a step is one compiled graph for 64, 128, … columns, recorded.
+    `compile`: a step is one compiled graph for 64, 128, … columns, recorded with the
+    memory of the weights, and the autocast, of its first run.
     `products`: the form of the products of a step, "auto" for the quickest, found by
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
     (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
@@ -361,8 +375,10 @@ class CachedModel(RowLayers):
         self, token: Int[Tensor, "B"], where: Int[Tensor, "B"], n: int
     ) -> Float[Tensor, "B V"]:
         """The scores of a step, which is kept for all others with n columns."""
-        z, step = _compiled_steps().run(self, token, where, n)
-        self.recorded[n] = Recorded(step, token, where)
+        with _one_at_a_time:
+            z, step = _compiled_steps().run(self, token, where, n)
+            if step is not None:
+                self.recorded[n] = Recorded(step, token, where)
         return z
 
     @torch.inference_mode()

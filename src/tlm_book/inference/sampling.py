@@ -95,20 +95,25 @@ class Sampler:
         expects_cuts(self.top_k, self.top_p, self.min_p)
 
     def scores(
-        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
+        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None = None
     ) -> Float[Tensor, "B V"]:
-        """The scores after the penalty; `seen` is true for tokens of the text, None if
-        there is no penalty. (T-repetition-penalty)
+        """The scores after the penalty; `seen` is true for tokens of the text, and may
+        be None without a penalty (else ValueError). (T-repetition-penalty)
         """
         theta = self.repetition_penalty
-        if theta == 1 or seen is None:
+        if theta == 1:
             return z
+        if seen is None:
+            wants = "the tokens of the text, for the repetition_penalty"
+            refuse("seen", "None", wants)
         return torch.where(seen, torch.where(z > 0, z / theta, z * theta), z)
 
     def distribution(
-        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None
+        self, z: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"] | None = None
     ) -> Float[Tensor, "B V"]:
-        """The probabilities from which a token is drawn, in float64; for τ > 0."""
+        """The probabilities from which a token is drawn, in float64. ValueError for
+        temperature 0, which draws nothing."""
+        expects(self.temperature > 0, "temperature", 0, "a number > 0 to draw")
         p = _tempered(self.scores(z.double(), seen), self.temperature)
         return cut_tail(p, self.top_k, self.top_p, self.min_p)
 

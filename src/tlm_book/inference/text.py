@@ -71,8 +71,8 @@ def stream_text(
 
 
 def unread(model: TransformerLM, tokenizer: Tokenizer | HubTokenizer, prompt: str) -> int:
-    """How many tokens at the beginning of the prompt `complete` drops, since the model cannot read more, the start marker (if any) included."""
-    return max(0, len(tokenizer.encode(prompt)) + (tokenizer.start is not None) - model.config.max_len)
+    """How many tokens at the beginning of the prompt `complete` drops, since the model cannot read more, the start marker included."""
+    return max(0, 1 + len(tokenizer.encode(prompt)) - model.config.max_len)
 
 
 def complete(
