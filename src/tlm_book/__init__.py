@@ -22,8 +22,11 @@ _HOME = {
     "TransformerLM": "transformer_lm",
     "Tokenizer": "tokenization",
     "train": "training",
+    "save": "training",
     "load": "training",
+    "shipped": "training",
     "generate": "inference",
+    "complete": "inference",
     "derive": "derivation",
     "audit": "auditing",
     "load_gpt2": "pretrained",
@@ -41,6 +44,7 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:  # a type checker reads the same table in this form
     from tlm_book.auditing import audit as audit
     from tlm_book.derivation import derive as derive
+    from tlm_book.inference import complete as complete
     from tlm_book.inference import generate as generate
     from tlm_book.pretrained import load_gpt2 as load_gpt2
     from tlm_book.pretrained import load_llama as load_llama
@@ -52,6 +56,8 @@ if TYPE_CHECKING:  # a type checker reads the same table in this form
     from tlm_book.pretrained import save_model as save_model
     from tlm_book.tokenization import Tokenizer as Tokenizer
     from tlm_book.training import load as load
+    from tlm_book.training import save as save
+    from tlm_book.training import shipped as shipped
     from tlm_book.training import train as train
     from tlm_book.transformer_lm import Config as Config
     from tlm_book.transformer_lm import TransformerLM as TransformerLM

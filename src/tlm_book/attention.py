@@ -78,8 +78,8 @@ def attention_pattern(
     `attention` does not form them.
 
     c = 1/√k unless `scale` is given; there is no ◺ unless `causal`. `mask` hides the
-    keys where it is False. ValueError if the widths of q and k differ, or if there is
-    no key; TypeError for a mask of numbers.
+    keys where it is False; a row that sees none has weights 0. ValueError if the widths
+    of q and k differ, or if there is no key; TypeError for a mask of numbers.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -88,8 +88,10 @@ def attention_pattern(
     scores = c * (q @ k.mT)
     if mask is not None:
         expects_mask("mask", mask)
+        mask = mask.tril() if causal else mask
         scores = scores.masked_fill(~mask, float("-inf"))
-    return torch_masked_softmax(scores) if causal else scores.softmax(-1)
+    A = torch_masked_softmax(scores) if causal else scores.softmax(-1)
+    return A if mask is None else A.masked_fill(~mask.any(-1, keepdim=True), 0)
 
 
 def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from tlm_book.checks import expects, expects_positive, expects_shape
 from tlm_book.corpora.rhyming import OTHERS, WORDS, rhymes
 from tlm_book.files import free_folder
+from tlm_book.modes import evaluating
 from tlm_book.multi_head import split_heads
 from tlm_book.positional_encoding import sinusoidal_table
 from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
@@ -268,7 +269,8 @@ def mean_rows(
     expects(
         texts.numel(), "texts", f"shape {tuple(texts.shape)}", "at least one row"
     )
-    _, cache = model.run_with_cache(texts, "blocks.*.attention.heads")
+    with evaluating(model):
+        _, cache = model.run_with_cache(texts, "blocks.*.attention.heads")
     of_rows = [H.transpose(-3, -2).flatten(0, -3) for H in cache.values()]
     return torch.stack([H.mean(0) for H in of_rows])
 
@@ -284,7 +286,8 @@ def logit_lens(
 
     Errors as for the model.
     """
-    streams = torch.stack(model.residual_stream(tokens))
+    with evaluating(model):
+        streams = torch.stack(model.residual_stream(tokens))
     return model.unembedding(model.norm(streams))
 
 

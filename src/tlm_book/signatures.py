@@ -14,7 +14,11 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any, get_args
 
 import jaxtyping
-from beartype import BeartypeConf, beartype
+
+try:  # not by `library`, since that is to be checked, too
+    from beartype import BeartypeConf, beartype
+except ImportError as error:
+    raise ImportError("beartype: got no such library, want it installed: pip install 'tlm_book[typecheck]'") from error
 
 __all__ = ["checked", "described", "may_hold_arrays", "install"]
 

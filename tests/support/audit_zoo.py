@@ -292,6 +292,32 @@ class Pooled(nn.Module):
         return x + self.weight * self.pool(x.mT).mT
 
 
+class Rows(NamedTuple):
+    rows: Tensor
+    mask: Tensor | None
+
+
+class GivesTuple(nn.Module):
+    """The leaking module takes its rows out of a tuple, or out of one with names, and nothing else."""
+
+    def __init__(self, kind: type):
+        super().__init__()
+        self.kind, self.inner = kind, TakesTuple(kind)
+
+    def forward(self, x):
+        return self.inner(Rows(x, None) if self.kind is Rows else (x, None))
+
+
+class TakesTuple(nn.Module):
+    def __init__(self, kind: type):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, given):
+        assert type(given) is self.kind
+        return given[0] + given[0].mean(-2, keepdim=True)
+
+
 class Behind(nn.Module):
     """A causal layer inside returns more rows or fewer than it is given; the leak is made of them, behind it."""
 
@@ -486,6 +512,8 @@ PLANTED = [
     Case("backward running sum", decoder(f(lambda x: x.flip(-2).cumsum(-2).flip(-2).tanh())), "blocks.1.mix", "later rows are seen, every one"),
     Case("running share of the total", decoder(f(lambda x: x.exp().cumsum(-2) / x.exp().sum(-2, keepdim=True))), "blocks.1.mix", "normalization over the sequence"),
     Case("mean added", decoder(f(lambda x: x + x.mean(-2, keepdim=True))), "blocks.1.mix", "averages over the sequence"),
+    Case("mean added to rows in a tuple", decoder(lambda: GivesTuple(tuple)), "blocks.1.mix.inner", "averages over the sequence"),
+    Case("mean added to rows in a named tuple", decoder(lambda: GivesTuple(Rows)), "blocks.1.mix.inner", "averages over the sequence"),
     Case("largest added", decoder(f(lambda x: x + x.amax(-2, keepdim=True))), "blocks.1.mix", "pooling"),
     Case("pooling layer", decoder(lambda: Pooled(nn.AdaptiveAvgPool1d(1))), "blocks.1.mix.pool", "pooling"),
     Case("a mean behind a convolution that is cropped", decoder(lambda: Behind(nn.Conv1d(D, D, 3, padding=2), crop, centred)), "blocks.1.mix", "pooling"),

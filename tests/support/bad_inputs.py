@@ -1125,6 +1125,8 @@ CASES = [
     Case("cut_tail top_p 90", lambda: inference.cut_tail(z(3), top_p=90), ValueError, ("top_p: got 90", "0 < top_p ≤ 1")),
     Case("cut_tail min_p 2", lambda: inference.cut_tail(z(3), min_p=2), ValueError, ("min_p: got 2", "0 ≤ min_p ≤ 1")),
     Case("cut_tail top_p text", lambda: inference.cut_tail(z(3), top_p="most"), TypeError, ("top_p: got 'most'", "a number")),
+    Case("Sampler penalty of no text", lambda: inference.Sampler(repetition_penalty=5.0).draw(z(1, 5)), ValueError, ("seen: got None", "for the repetition_penalty")),
+    Case("Sampler distribution at 0", lambda: inference.Sampler(temperature=0).distribution(z(1, 5)), ValueError, ("temperature: got 0", "a number > 0 to draw")),
     Case("Sampler draw from one row", lambda: inference.Sampler().draw(z(5)), ValueError, ("z: got shape (5,)", "(B, V)")),
     Case("distribution after a list", lambda: inference.distribution(model(), [1, 2]), TypeError, ("tokens: got list", "tensor of integer tokens")),
     Case("step_flops n 0", lambda: inference.step_flops(tiny(), 0), ValueError, ("n: got 0", "at least 1")),

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from tlm_book.attention import attention
+from tlm_book.attention import attention_pattern as pattern
+from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.feed_forward import MixtureOfExperts
+from tlm_book.heads import logit_lens, mean_rows
 from tlm_book.inference.sampling import last_scores
 from tlm_book.inside import run_with_cache
 from tlm_book.loss import chunked_loss, weighted_loss
@@ -122,3 +126,29 @@ def test_each_part_of_a_model_keeps_its_mode():
     model.eval()
     model.blocks[0].dropout.train()
     assert torch.equal(last_scores(model, tokens[:5], None), last_scores(model, tokens[:5], None)) and model.blocks[0].dropout.training
+
+
+def test_what_is_seen_inside_is_without_dropout():
+    torch.manual_seed(0)
+    model, tokens = TransformerLM(Config(11, **SMALL, dropout=0.5)), torch.randint(11, (2, 9))
+    for look in (TransformerLM.attention_weights, mean_rows, logit_lens):
+        in_training = look(model.train(), tokens)
+        assert all(part.training for part in model.modules()) and torch.equal(in_training, look(model.eval(), tokens))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_row_that_sees_nothing_has_weights_0(causal):
+    torch.manual_seed(0)
+    q, mask = torch.randn(2, 4, 3), torch.tensor([[1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 1], [0, 0, 0, 1]]).bool()
+    A = pattern(q, q, causal=causal, mask=mask)
+    sees = (mask.tril() if causal else mask).any(-1)
+    assert torch.equal(A.sum(-1) > 0, sees.expand(2, 4)) and A.isfinite().all()
+    assert torch.allclose(A @ q, attention(q, q, q, causal=False, mask=mask.tril() if causal else mask), atol=1e-6)
+
+
+def test_drawing_anew_leaves_a_shared_table_its_size():
+    torch.manual_seed(0)
+    model = EncoderDecoder(EncoderDecoderConfig.vaswani(300, d_model=64, d_ff=8, n_layers=1, n_heads=2))
+    for _ in range(2):
+        assert 0.12 < model.unembedding.weight.std() < 0.13  # 1/√64
+        model.initialize()

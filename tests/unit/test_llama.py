@@ -504,10 +504,10 @@ def test_a_model_goes_into_a_folder_of_its_kind(tmp_path):
     for kind in ("llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma"):
         config = model_for(Size(257, 16, layers=1, heads=4, context=16, batch_size=1, steps=1, token_noise=0), 257, kind)
         model = TransformerLM(config).eval()
-        assert pretrained.save_model(model, tmp_path / kind, tokenizer) == kind and config.dropout == model.config.dropout == 0.2
+        assert pretrained.save_model(model, tmp_path / kind, tokenizer) == kind and config.dropout == 0 and config.d_ff > 0
         again, read = load_model(tmp_path / kind)
         read.check_same(tokenizer)
-        assert again.config.replace(dropout=0.2).head_width == config.head_width and torch.equal(again(torch.arange(9)), model(torch.arange(9)))
+        assert again.config.head_width == config.head_width and torch.equal(again(torch.arange(9)), model(torch.arange(9)))
 
 
 @pytest.mark.parametrize(

@@ -486,7 +486,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
 import numpy as np
 from tlm_book.training import read_tokens, sample_batch, write_tokens
 class Words:
-    start = 0
+    stop = 0
     def __len__(self): return 300
     def encode(self, text): return np.frombuffer(text.encode(), np.uint8)
 def own():

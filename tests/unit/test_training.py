@@ -1,11 +1,17 @@
 """The training chapter's main run, once more with other held-out documents: its margin over the counted trigram is no luck of one split."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from tlm_book.tokenization import Tokenizer, documents
+from tlm_book.tokenization import (
+    HubTokenizer,
+    Tokenizer,
+    documents,
+    to_tokenizers,
+)
 from tlm_book.training import (
     bigram_log_probs,
     encode_corpus,
@@ -15,9 +21,11 @@ from tlm_book.training import (
     model_for,
     recipe,
     split_documents,
+    split_text,
     train,
     trigram,
     unigram_log_probs,
+    write_tokens,
 )
 
 
@@ -30,6 +38,26 @@ def test_the_type_of_the_integers_does_not_matter_to_the_counts(V, dtype):
     assert np.array_equal(unigram_log_probs(small, small[a], V), unigram_log_probs(text, text[a], V))
     assert np.array_equal(bigram_log_probs(small, small[a], small[b], V, 0.5), bigram_log_probs(text, text[a], text[b], V, 0.5))
     assert np.array_equal(kneser_ney_log_probs(small, small[a, None], small[b], V), kneser_ney_log_probs(text, text[a, None], text[b], V))
+
+
+def test_a_text_of_one_token_has_no_pair():
+    one, none = np.array([1]), np.array([0])
+    assert np.allclose(bigram_log_probs(one, none, one, 3, 0.5), np.log(1 / 3))
+
+
+def test_a_mark_at_the_end_is_not_learned():
+    paragraphs = [f"This is paragraph {i}, of a few words." for i in range(60)]
+    plain = split_text("\n\n".join(paragraphs))
+    assert len(plain) > 10
+    assert split_text("\f" + "\n\n".join(paragraphs) + "<|endoftext|>\n") == plain
+
+
+def test_a_document_ends_with_the_token_at_which_writing_stops(tmp_path):
+    state = json.loads(to_tokenizers(Tokenizer([], specials=("<s>", "</s>"))).to_str())
+    tokenizer = HubTokenizer(state, start=0, stop=1)
+    want = [*tokenizer.encode("ab"), 1, *tokenizer.encode("c"), 1]
+    assert encode_corpus(tokenizer, ["ab", "c"]).tolist() == want
+    assert write_tokens(tmp_path / "t.tokens", ["ab", "c"], tokenizer).tokens.tolist() == want
 
 
 @pytest.mark.long

@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tlm_book.auditing.onlooker import Onlooker
 from tlm_book.auditing.tensors import tensors_in
 from tlm_book.auditing.trial import Trial
 
 PRODUCTS = torch.ops.aten.mm.default, torch.ops.aten.addmm.default
 
 
-class KnownRows(TorchDispatchMode):
+class KnownRows(Onlooker):
     """Runs a model; in a product XW or XW + b with weights W and b, a row of X that is as in the last run gets the result of that run.
 
     This hides no leak: row i of a product depends on row i of X only, and all rows that differ, by however little, are computed.
@@ -30,11 +30,6 @@ class KnownRows(TorchDispatchMode):
         self.known: dict[Any, tuple[Tensor, Tensor]] = {}
         self.turn: Counter[Any] = Counter()
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """As in `look.CoarsestType`."""
-        return False
-
     def rows(self, x: Shaped[Tensor, "batch n *d"]) -> Shaped[Tensor, "batch m e"]:
         """The output for these sequences."""
         self.turn.clear()
@@ -44,8 +39,7 @@ class KnownRows(TorchDispatchMode):
     def is_weight(self, t: Shaped[Tensor, "..."]) -> bool:
         return t.layout == torch.strided and t.untyped_storage().data_ptr() in self.held
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def see(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable:
             given = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
             written = [given.get(a.name) for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]

@@ -6,27 +6,22 @@ from typing import Any
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tlm_book.auditing.onlooker import Onlooker
 from tlm_book.auditing.tensors import is_continuous, tensor_of, tensors_in
 from tlm_book.auditing.trial import Trial, find_axes
 from tlm_book.onednn import is_linear
 
 
-class CoarsestType(TorchDispatchMode):
+class CoarsestType(Onlooker):
     """Notes the coarsest floating-point type into which finer numbers are rounded."""
 
     def __init__(self) -> None:
         super().__init__()
         self.eps = 0.0
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False, since nothing is compiled here; True would make torch import its compiler first, which takes seconds."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def see(self, func: Any, args: Any, kwargs: Any) -> Any:
+        output = func(*args, **kwargs)
         given, made = (
             [torch.finfo(t.dtype).eps for t in tensors if is_continuous(t)]
             for tensors in (tensors_in([args, kwargs]), tensors_in(output))

@@ -7,28 +7,22 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tlm_book.auditing.onlooker import Onlooker
 from tlm_book.auditing.tensors import attempt
 
 CLOSED, WEAK, OPEN, TURNED, ALONG_ROWS = "closed", "weak", "open", "turned", "along the rows"
 GONE = 700.0  # a score that far below the others has no weight in float64
 
 
-class Softmaxes(TorchDispatchMode):
+class Softmaxes(Onlooker):
     """Notes the scores that each softmax is given, and along which axis it runs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.given: list[tuple[Tensor, int]] = []
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """As in `look.CoarsestType`."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def see(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.overloadpacket.__name__
         if name in ("_softmax", "_safe_softmax", "_log_softmax"):
             self.given.append((args[0].clone(), args[1] % args[0].dim()))

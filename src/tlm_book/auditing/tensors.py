@@ -48,7 +48,8 @@ def map_tensors(thing: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(thing, Tensor):
         return change(thing)
     if isinstance(thing, tuple | list):
-        return [map_tensors(part, change) for part in thing]
+        parts = [map_tensors(part, change) for part in thing]
+        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
     if isinstance(thing, Mapping):
         return {k: map_tensors(v, change) for k, v in thing.items()}
     return thing

@@ -246,9 +246,11 @@ class EncoderDecoder(nn.Module):
         """Draw all weights: matrices uniform (Glorot), biases 0, tables normal with
         standard deviation 1/√d (scaled embeddings) or 0.02."""
         std = self.config.d_model**-0.5 if self.config.embed_scale else 0.02
+        table = self.embedding.table.weight  # with `tied`, that of the last layer, too
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
-                nn.init.xavier_uniform_(layer.weight)
+                if layer.weight is not table:
+                    nn.init.xavier_uniform_(layer.weight)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
             elif isinstance(layer, nn.Embedding):

@@ -12,6 +12,7 @@ from torch import nn
 from tlm_book.checks import expects_several
 from tlm_book.inference import generate
 from tlm_book.loss import shift
+from tlm_book.modes import evaluating
 from tlm_book.small_world.faults import proofread
 from tlm_book.tokenization import Tokenizer
 from tlm_book.training.ngrams import KneserNey
@@ -91,10 +92,9 @@ def answer_places(of_answer: Sequence[bool]) -> list[list[int]]:
 def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], at_once: int = 40) -> list[bool]:
     """For each question of these stories, whether every token of the answer is the likeliest one after those before it.
 
-    Questions beyond the model's context are left out. The model is in evaluation mode afterwards.
+    Questions beyond the model's context are left out.
     """
     expects_several("texts", texts, "a list of stories", Sequence)
-    model.eval()
     config: Any = model.config
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in for a model may have no weights
     found: list[bool] = []
@@ -102,7 +102,8 @@ def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str
         pairs = [marked(text, tokenizer) for text in texts[first : first + at_once]]
         rows = [torch.tensor(tokens)[: config.max_len] for tokens, _ in pairs]
         x = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.start).to(device)  # padding changes nothing before it
-        hits = (model(shift(x, tokenizer.start)).argmax(-1) == x).tolist()
+        with evaluating(model):
+            hits = (model(shift(x, tokenizer.start)).argmax(-1) == x).tolist()
         for row, (_, of_answer) in zip(hits, pairs):
             found += [all(row[i] for i in places) for places in answer_places(of_answer) if places[-1] < len(row)]
     return found

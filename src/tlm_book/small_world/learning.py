@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from tlm_book.checks import expects, expects_numbers, expects_positive, expects_whole
-from tlm_book.files import free_folder
+from tlm_book.files import free_folder, new_file
 from tlm_book.loss import shift
 from tlm_book.onednn import quick_products
 from tlm_book.small_world.judging import rightly_answered
@@ -146,10 +146,10 @@ class _Course:
         return {**self.s._asdict(), "lessons": repr(tuple(self.lessons)), "config": dataclasses.asdict(self.model.config)}
 
     def keep(self, path: Path) -> None:
-        part = path.with_name(path.name + ".part")
         numbers = {name: getattr(self, name) for name in self._NUMBERS}
-        torch.save({**numbers, "asked_for": self.asked_for(), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, part)
-        part.replace(path)
+        states = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        with new_file(path) as part:
+            torch.save({**numbers, "asked_for": self.asked_for(), **states}, part)
 
     def take_up(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True, map_location=next(self.model.parameters()).device)

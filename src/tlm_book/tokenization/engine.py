@@ -25,7 +25,7 @@ from tlm_book.tokenization.bpe import (
     encode_bytes,
 )
 
-__all__ = ["LONG", "MOST", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges"]
+__all__ = ["LONG", "MOST", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges", "merged"]
 
 LONG = 64  # number of bytes from which a heap pays
 MOST = 0x110000 - 256  # merges at most, since a token is written as one character
@@ -147,7 +147,7 @@ def _fuse(
 
 def encode_data(data: bytes, ranks: Mapping[TokenPair, int]) -> list[int]:
     """The tokens of a byte string, smallest rank first: as `bpe.encode_bytes`, but in n log n steps for long strings."""
-    return _encode_long(list(data), ranks) if len(data) >= LONG else encode_bytes(data, ranks)
+    return merged(list(data), ranks, (256).__add__) if len(data) >= LONG else encode_bytes(data, ranks)
 
 
 def encode_piece(piece: str, ranks: Mapping[TokenPair, int]) -> list[int]:
@@ -155,24 +155,26 @@ def encode_piece(piece: str, ranks: Mapping[TokenPair, int]) -> list[int]:
     return encode_data(_as_bytes(piece), ranks)
 
 
-def _encode_long(tokens: list[int], ranks: Mapping[TokenPair, int]) -> list[int]:
-    """The same with a heap of (rank, place) and a chain from each token to its neighbours."""
+def merged(tokens: list[int], ranks: Mapping[TokenPair, int], made: Callable[[int], int]) -> list[int]:
+    """The tokens after all merges, smallest rank first, of equal ranks the leftmost; made(rank) is the token that a pair of this rank becomes.
+
+    Takes n log n steps, with a heap of (rank, place) and a chain from each token to its neighbours.
+    """
     n = len(tokens)
     before, after = list(range(-1, n - 1)), list(range(1, n + 1))
     heap = [(ranks[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in ranks]
     heapq.heapify(heap)
     while heap:
         rank, i = heapq.heappop(heap)
-        j = after[i]
-        if j == n or ranks.get((tokens[i], tokens[j])) != rank:
+        j, new = after[i], made(rank)
+        now = None if tokens[i] < 0 or j == n else ranks.get((tokens[i], tokens[j]))
+        if now is None or made(now) != new:
             continue  # an outdated entry: one of the two is part of another token by now
-        tokens[i], tokens[j] = 256 + rank, -1  # −1: no token begins here any more
+        tokens[i], tokens[j] = new, -1  # −1: no token begins here any more
         after[i] = after[j]
         if after[i] < n:
             before[after[i]] = i
         for left, right in ((before[i], i), (i, after[i])):
-            if left >= 0 and right < n:
-                made = ranks.get((tokens[left], tokens[right]))
-                if made is not None:
-                    heapq.heappush(heap, (made, left))
+            if left >= 0 and right < n and (later := ranks.get((tokens[left], tokens[right]))) is not None:
+                heapq.heappush(heap, (later, left))
     return [token for token in tokens if token >= 0]

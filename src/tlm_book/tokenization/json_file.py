@@ -4,18 +4,18 @@ Written by hand.
 """
 
 import functools
-import heapq
 import json
 import operator
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, SupportsIndex
 
 from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
+from tlm_book.tokenization.engine import merged
 from tlm_book.tokenization.files import checked_path, write_texts
 from tlm_book.tokenization.json_parts import (
     BLANK,
@@ -34,31 +34,6 @@ __all__ = ["HubTokenizer"]
 
 _KNOWN = 100_000  # how many pieces a tokenizer remembers
 _SHORT = 200  # characters: longer pieces are not remembered
-
-
-def merged(tokens: list[int], ranks: Mapping[TokenPair, TokenPair]) -> list[int]:
-    """The tokens after all merges, smallest rank first, of equal ranks the leftmost; `ranks` is {pair of tokens: (rank, the token that it becomes)}.
-
-    Takes n log n steps, with a heap of (rank, place) and a chain from each token to its neighbours.
-    """
-    n = len(tokens)
-    before, after = list(range(-1, n - 1)), list(range(1, n + 1))
-    heap = [(*ranks[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in ranks]
-    heap = [(rank, i, new) for rank, new, i in heap]
-    heapq.heapify(heap)
-    while heap:
-        _, i, new = heapq.heappop(heap)
-        j = after[i]
-        if tokens[i] < 0 or j == n or ranks.get((tokens[i], tokens[j]), (0, -1))[1] != new:
-            continue  # an outdated entry: one of the two is part of another token by now
-        tokens[i], tokens[j] = new, -1  # −1: no token begins here any more
-        after[i] = after[j]
-        if after[i] < n:
-            before[after[i]] = i
-        for left, right in ((before[i], i), (i, after[i])):
-            if left >= 0 and right < n and (made := ranks.get((tokens[left], tokens[right]))):
-                heapq.heappush(heap, (made[0], left, made[1]))
-    return [token for token in tokens if token >= 0]
 
 
 def _expects_counts(size: int, start: int | None, stop: int | None) -> None:
@@ -153,12 +128,14 @@ class HubTokenizer(Tokens):
         missing = [name for name in names if name not in vocab]
         expects(not missing, "vocab", f"no token {missing[:3]}", "a token for each of the 256 bytes")
         self._byte = [vocab[name] for name in names]
-        self._ranks: dict[TokenPair, TokenPair] = {}
+        self._ranks: dict[TokenPair, int] = {}
+        self._made: list[int] = []  # the token of each merge
         for rank, pair in enumerate(model["merges"]):
             a, b = pair.split(" ") if isinstance(pair, str) else pair
             odd = [name for name in (a, b, a + b) if name not in vocab]
             expects(not odd, "merges", f"{a!r} and {b!r} as number {rank}", f"tokens of the vocabulary, not {odd[:1]}")
-            self._ranks[vocab[a], vocab[b]] = (rank, vocab[a + b])
+            self._ranks[vocab[a], vocab[b]] = rank
+            self._made.append(vocab[a + b])
 
     def _read_added(self, added: list[Mapping[str, Any]]) -> None:
         """Read the tokens that are looked for in the text before anything else is done, or in the normalized text if they are marked "normalized"."""
@@ -253,7 +230,7 @@ class HubTokenizer(Tokens):
             for c in piece:  # a character's own token, or those of its bytes
                 number = self._vocab.get(c)
                 tokens += [self._byte[b] for b in c.encode("utf-8")] if number is None else [number]
-        made = merged(tokens, self._ranks) if whole is None else [whole]
+        made = merged(tokens, self._ranks, self._made.__getitem__) if whole is None else [whole]
         if len(self._known) < _KNOWN and len(piece) < _SHORT:
             self._known[piece] = made
         return made

@@ -1,7 +1,7 @@
 """Training: data, the loop, the models that it has to beat, and files that last; on one device or several, in one go or resumed.
 
     from tlm_book.training import TrainConfig, train
-    result = train(TrainConfig(steps=500), model_config, train_tokens, validation_tokens)
+    result = train(TrainConfig(steps=500), model_config, train_tokens, validation_tokens, start=tokenizer.start)
 
 The chapter training explains and exports `step` (one step), `loop` (the run) and `cost` (operations of a step). The rest is written by
 hand: `config` holds every choice, `text` and `data` turn files into tokens, `ngrams` counts, `folder` saves and loads models,

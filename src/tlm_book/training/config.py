@@ -138,21 +138,7 @@ class Size:
     token_noise: float
 
 
-# {upper bound on the bytes of text: the sizes that suit less text than that}
-SIZES = {
-    50_000: Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
-    1_000_000: Size(1024, 128, layers=4, heads=4, context=128, batch_size=8, steps=1400, token_noise=0.15),
-    20_000_000: Size(4096, 256, layers=6, heads=8, context=256, batch_size=16, steps=4000, token_noise=0.0),
-    math.inf: Size(8192, 384, layers=6, heads=6, context=256, batch_size=32, steps=20000, token_noise=0.0),
-}
-
-
-def fit_size(n_bytes: int) -> Size:
-    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each of which can be overruled."""
-    return next(size for bound, size in SIZES.items() if n_bytes < bound)
-
-
-# From small to large: the sizes to choose from when time is short, rather than text
+# From small to large
 LADDER = (
     Size(512, 64, layers=2, heads=2, context=64, batch_size=8, steps=800, token_noise=0.15),
     Size(1024, 96, layers=3, heads=3, context=96, batch_size=8, steps=1100, token_noise=0.15),
@@ -162,6 +148,14 @@ LADDER = (
     Size(4096, 256, layers=6, heads=8, context=256, batch_size=16, steps=4000, token_noise=0.0),
     Size(8192, 384, layers=6, heads=6, context=256, batch_size=32, steps=20000, token_noise=0.0),
 )
+
+# {upper bound on the bytes of text: the size that suits less text than that}
+SIZES = {50_000: LADDER[0], 1_000_000: LADDER[2], 20_000_000: LADDER[5], math.inf: LADDER[6]}
+
+
+def fit_size(n_bytes: int) -> Size:
+    """The sizes that `train_from_file` chooses for a text of that many bytes: rules of thumb, each of which can be overruled."""
+    return next(size for bound, size in SIZES.items() if n_bytes < bound)
 
 
 def sizes_up_to(n_bytes: int) -> list[Size]:
@@ -184,8 +178,8 @@ def model_for(size: Size, vocab_size: int, preset: str | None = None) -> Config:
     Ours has rotary positions, gated layers 8/3 as wide inside (so that they have as many weights as plain ones), tied embeddings, no biases
     except in the normalization, and dropout if the text is so short that it is read often. benchmarks/recipe.py shows what each of these gains.
 
-    The sizes of a preset are scaled: as many queries to a key, layers 8/3 as wide inside if they are gated, a window of half
-    the context. ValueError for another preset.
+    The sizes of a preset are scaled: heads d/h wide, as many queries to a key, layers 8/3 as wide inside if they are gated, a window of half
+    the context. Its dropout is that of ours. ValueError for another preset.
     """
     if preset is not None:
         expects_one_of("preset", preset, MODELS)
@@ -214,8 +208,8 @@ def _of_kind(usual: Config, size: Size) -> Config:
     most = max(1, h * usual.kv_heads // usual.n_heads)  # the number of key heads, in the preset's proportion
     kv_heads = next(g for g in range(most, 0, -1) if h % g == 0)
     return usual.replace(
-        d_model=d, d_ff=16 * round(d / 6) if usual.gated else 4 * d, n_layers=size.layers, n_heads=h, max_len=size.context,
-        d_head=None, n_kv_heads=None if usual.n_kv_heads is None else kv_heads, dropout=0.2,
+        d_model=d, d_ff=16 * max(1, round(d / 6)) if usual.gated else 4 * d, n_layers=size.layers, n_heads=h, max_len=size.context,
+        d_head=None, n_kv_heads=None if usual.n_kv_heads is None else kv_heads, dropout=0.2 if size.token_noise else 0.0,
         window=None if usual.window is None else max(1, size.context // 2),
     )  # fmt: skip
 

@@ -58,9 +58,9 @@ def learn_tokenizer(texts: Sequence[str], vocab_size: int, seed: int) -> Tokeniz
 
 
 def encode_corpus(tokenizer: Tokenizer | HubTokenizer, texts: Iterable[str]) -> Int[Tensor, "N"]:
-    """All documents as one sequence of tokens, each followed by the separator `tokenizer.start`. TypeError for a single text."""
+    """All documents as one sequence of tokens, each followed by the separator `tokenizer.stop`. TypeError for a single text."""
     expects_several("texts", texts, "a list of str")
-    tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.start]]
+    tokens = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.stop]]
     return torch.tensor(tokens, dtype=torch.long)
 
 
@@ -83,7 +83,7 @@ class TokenFile:
 
 
 def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: Tokenizer | HubTokenizer) -> TokenFile:
-    """Write the documents' tokens, each document followed by the separator, and map the file.
+    """Write the documents' tokens, each document followed by the separator `tokenizer.stop`, and map the file.
 
     The texts are read once, one at a time. ValueError if there is none, TypeError for a single text.
     """
@@ -93,7 +93,7 @@ def write_tokens(file: str | os.PathLike[str], texts: Iterable[str], tokenizer: 
     with new_file(file) as part, part.open("wb") as out:
         out.write(bytes(HEAD))
         for text in texts:
-            tokens = np.array([*tokenizer.encode(text), tokenizer.start], dtype)
+            tokens = np.array([*tokenizer.encode(text), tokenizer.stop], dtype)
             out.write(tokens.tobytes())
             sha.update(tokens.data)
             N, n_bytes, n_characters = N + len(tokens), n_bytes + len(text.encode()), n_characters + len(text)

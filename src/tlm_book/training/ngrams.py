@@ -70,6 +70,8 @@ def look_up(
     >>> look_up(np.array([2, 5]), np.array([10, 20]), np.array([5, 3]))
     array([20,  0])
     """
+    if not len(keys):
+        return np.zeros(wanted.shape, values.dtype)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[place] == wanted, values[place], 0)
 

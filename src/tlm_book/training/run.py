@@ -319,6 +319,7 @@ def train_files(
     this function or `save` made, or (model, tokenizer), as `load_model` returns them; its tokenizer is kept, and without `data` the text is that
     of the run that made the folder. `tensorboard` also writes the log for TensorBoard, and `plot` draws the curves as they grow, in curves.svg
     beside the log. `choices` overrule what suits the text: vocab_size, d_model, layers, heads, context, and any field of `TrainConfig`.
+    `device`, `keep`, `parallel` and `progress` are as in `train`; `watch(step, model, tokenizer)` is called after each measurement.
 
     `minutes` fits the model (unless a choice says its size), the number of steps and the schedule to a time that includes tokenizer and report: a few
     steps are tried first, and the number of steps is adjusted to the machine's speed during the run. Without it, a run on a CPU takes ten minutes at

@@ -17,7 +17,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read_text(path: str | os.PathLike[str], at_least: int = LEAST_BYTES) -> str:
-    """The text of a UTF-8 file, with "\\n" for all line ends and without a byte order mark.
+    """The text of a UTF-8 file, with "\\n" in place of "\\r\\n" and without a byte order mark.
 
     FileNotFoundError if there is no such file; ValueError for a folder, for bytes that are not UTF-8 (with the place of the first),
     and for fewer than `at_least` bytes.
@@ -55,6 +55,7 @@ def split_text(text: str, size: int = 4000) -> list[str]:
     marked = [part.strip() for part in MARKS.split(text) if part.strip()]
     if len(marked) >= 2:
         return marked
+    text = "".join(marked) if MARKS.search(text) else text
     size = max(1, min(size, len(text) // 20))
     grouped: list[str] = []
     group = ""

@@ -17,6 +17,7 @@ from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import MixtureOfExperts
 from tlm_book.inside import Hook, run_with_cache, run_with_hooks
+from tlm_book.modes import evaluating
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.positional_encoding import PositionalEncoding, Rotary
 from tlm_book.transformer_lm.presets import Config, expects_config
@@ -97,8 +98,10 @@ class TransformerLM(nn.Module):
     def attention_weights(
         self, tokens: Int[Tensor, "*batch n"]
     ) -> Float[Tensor, "L *batch h n n"]:
-        """The attention weights of every head in every block for these tokens."""
-        found = self.run_with_cache(tokens, "blocks.*.attention.weights")[1]
+        """The attention weights of every head in every block for these tokens, without
+        dropout."""
+        with evaluating(self):
+            found = self.run_with_cache(tokens, "blocks.*.attention.weights")[1]
         return torch.stack(list(found.values()))
 
     def run_with_cache(
@@ -122,8 +125,9 @@ class TransformerLM(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Draw normal weights of standard deviation 0.02, or 0.02/√(2L) in layers that
-        write to the stream; biases are set to 0.
+        """Draw all matrices but a table of positions, normal with standard deviation
+        0.02, or 0.02/√(2L) in layers that write to the stream (1/√d in an embedding
+        that is scaled); biases of linear layers are set to 0.
         """
         if not self.embedding.table.weight.is_meta:  # meta tensors hold no numbers
             _initialize(self)

@@ -58,7 +58,7 @@ def playground(
     top_p: float = 1.0,
     seed: int = 0,
     title: str | None = None,
-    begins: bool = False,
+    begins: bool = True,
     stories: Sequence[str] = (),
     file: str | None = None,
 ) -> Playground:
