@@ -3,14 +3,14 @@
 import json
 import random
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import tlm_book.viewer
-from tlm_book import Config, Tokenizer, TransformerLM
+from tlm_book import Config, Tokenizer, TransformerLM, viewer
 from tlm_book.inference import Sampler, quantiles
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.spec.feed_forward import feed_forward
@@ -18,10 +18,9 @@ from tlm_book.spec.multi_head import multi_head
 from tlm_book.spec.normalization import layer_norm
 from tlm_book.spec.transformer_lm import transformer_lm
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN
-from tlm_book.viewer import playground
 from tlm_book.viewer.playground.pack import pack, rounded
 
-FOLDER = Path(tlm_book.viewer.__file__).parent
+FOLDER = Path(viewer.__file__).parent
 PARTS = [FOLDER / "sampling" / "choice.js", *(FOLDER / "playground" / f"{part}.js" for part in ("tokens", "model"))]
 SIZES = {"d_model": 16, "d_ff": 24, "n_layers": 2, "n_heads": 4, "max_len": 40}
 V = 50
@@ -147,6 +146,9 @@ def test_the_same_tokens(computed, pattern):
 # ---- what a reader does -------------------------------------------------------------------------------------------------
 
 
+playground = partial(viewer.playground, begins=False)  # the tokens are those of the text alone
+
+
 @pytest.fixture(scope="module")
 def small():
     tokenizer = Tokenizer.train(["the cat sat on the mat and the dog sat on the rug. " * 5], 275)
@@ -168,10 +170,16 @@ def shares(page) -> dict[str, float]:
     return {row.locator("th").inner_text(): float(row.locator("data").first.get_attribute("value")) for row in rows.all()}
 
 
-def test_what_stands_there_is_what_the_model_says(show, small):
-    page = opened(show, small)
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_stands_there_is_what_the_model_says(show, small, begins):
     model, tokenizer = small
-    z = transformer_lm(np.array(tokenizer.encode("the cat sat on the")), **rounded(model.spec_weights()), **model.spec_settings())[-1]
+    tokens = tokenizer.encode("the cat sat on the")
+    if begins:  # as `complete` does
+        page, tokens = show(viewer.playground(model, tokenizer, "the cat sat on the").to_html()), [tokenizer.start, *tokens]
+        ready(page, len(tokens))
+    else:
+        page = opened(show, small)
+    z = transformer_lm(np.array(tokens), **rounded(model.spec_weights()), **model.spec_settings())[-1]
     p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
     found = shares(page)
     assert list(found.values()) == pytest.approx(sorted(p, reverse=True)[:8], abs=1e-9)
