@@ -79,7 +79,7 @@ def files(folder: Path, rounds: int) -> list[dict]:
 
     def save_ours() -> None:
         shutil.rmtree(ours, ignore_errors=True)
-        save(ours, model, words)
+        save(model, ours, words)
 
     def save_plain() -> None:
         plain.unlink(missing_ok=True)

@@ -106,7 +106,7 @@ def train_rhymes(
             if due(int(entry["step"]), recipe):
                 scores = head_scores(model, probe)
                 log.append(entry | {k: v.tolist() for k, v in scores.items()})
-    return save(out, model.eval(), tokenizer, config=recipe, log=log)
+    return save(model.eval(), out, tokenizer, config=recipe, log=log)
 
 
 def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:

@@ -195,25 +195,25 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> object:
 def saved(spoil: Callable[[Path], object]) -> object:
     """Save the small model, let `spoil` change the folder, and load it."""
     with tempfile.TemporaryDirectory() as place:
-        folder = training.save(Path(place) / "model", model(), tokenizer())
+        folder = training.save(model(), Path(place) / "model", tokenizer())
         spoil(folder)
         return training.load(folder)
 
 
 def save_new(model: TransformerLM, tokenizer: Tokenizer) -> object:
     with tempfile.TemporaryDirectory() as place:
-        return training.save(Path(place) / "model", model, tokenizer)
+        return training.save(model, Path(place) / "model", tokenizer)
 
 
 def save_with(name: str) -> object:
     with tempfile.TemporaryDirectory() as place:
-        return training.save(Path(place) / "model", model(), tokenizer(), more={name: Path(__file__)})
+        return training.save(model(), Path(place) / "model", tokenizer(), more={name: Path(__file__)})
 
 
 def saved_waves(**changes: object) -> object:
     """A model with sinusoidal positions, saved, its settings changed, and loaded."""
     with tempfile.TemporaryDirectory() as place:
-        folder = training.save(Path(place) / "model", TransformerLM(tiny(pe="sinusoidal")), tokenizer())
+        folder = training.save(TransformerLM(tiny(pe="sinusoidal")), Path(place) / "model", tokenizer())
         edit(**changes)(folder)
         return training.load(folder)
 
@@ -269,7 +269,7 @@ def text_file(content: bytes) -> object:
 def saved_folder(call: Callable[[Path], object]) -> object:
     """The call with a folder that `training.save` wrote."""
     with tempfile.TemporaryDirectory() as place:
-        return call(training.save(Path(place) / "model", model(), tokenizer()))
+        return call(training.save(model(), Path(place) / "model", tokenizer()))
 
 
 def small_llama() -> TransformerLM:
@@ -1017,7 +1017,7 @@ CASES = [
         training.TrainConfig(), tiny(), tokens(*range(9)), tokens(1), folder=folder, keep=0)), ValueError, ("keep: got 0",)),
     Case("train_files over a folder", lambda: scaling.train_files(__file__, "."), FileExistsError, ("out: got '.', which exists",)),
     Case("train_files unknown choice", lambda: in_folder(lambda folder: scaling.train_files(__file__, folder / "m", layer=2)), ValueError, ("choices: got ['layer']",)),
-    Case("save over a folder", lambda: training.save(".", model(), tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
+    Case("save over a folder", lambda: training.save(model(), ".", tokenizer()), FileExistsError, ("folder: got '.', which exists",)),
     Case("save another tokenizer", lambda: save_new(model(), Tokenizer([])), ValueError, ("tokenizer: got 257 tokens", f"vocab_size = {V}")),
     Case("save weights nan", lambda: save_new(spoiled_model(), tokenizer()), ValueError, ("model: got", "unembedding.bias", "finite")),
     Case("load missing folder", lambda: training.load("no/such/folder"), FileNotFoundError, ("folder: got no folder at 'no/such/folder'", "`save`")),
@@ -1148,7 +1148,7 @@ CASES = [
     Case("complete seed negative", lambda: inference.complete(model(), tokenizer(), "hi", seed=-1), ValueError, ("seed: got -1", "from 0 to")),
     Case("complete without a tokenizer", lambda: inference.complete(model(), "hi", 1), TypeError, ("tokenizer: got str", "complete(model, tokenizer, prompt)")),
     Case("complete a number", lambda: inference.complete(model(), tokenizer(), 3), TypeError, ("prompt: got int",)),
-    Case("save with the model first", lambda: training.save(model(), tokenizer(), "folder"), TypeError, ("folder: got TransformerLM, want a path",)),
+    Case("save with the folder first", lambda: training.save("folder", model(), tokenizer()), TypeError, ("model: got str, want a TransformerLM",)),
     Case("complete seed too big", lambda: inference.complete(model(), tokenizer(), "hi", 1, seed=2**70), ValueError, ("seed: got 1180591620717411303424",)),
     Case("complete max_new negative", lambda: inference.complete(model(), tokenizer(), "hi", -1), ValueError, ("max_new: got -1", "≥ 0")),
     Case("complete max_new 2.5", lambda: inference.complete(model(), tokenizer(), "hi", 2.5), TypeError, ("max_new: got 2.5", "whole number")),

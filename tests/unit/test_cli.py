@@ -528,7 +528,7 @@ def test_a_model_of_either_form_is_proved_loaded_and_told_apart(tmp_path):
     from tlm_book.training import save
 
     model, tokenizer = TransformerLM(Config.gpt2(257, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8)), Tokenizer([])
-    save(tmp_path / "ours", model, tokenizer)
+    save(model, tmp_path / "ours", tokenizer)
     save_model(model, tmp_path / "theirs")
     assert all(load_model(tmp_path / name)[0].config.d_model == 8 for name in ("ours", "theirs"))
     with pytest.raises(ValueError, match="Hugging Face's form, want a folder that `save` wrote; load_model reads that form"):

@@ -410,7 +410,7 @@ def tokenizer() -> Tokenizer:
 def test_save_and_load_keep_every_bit(name, tmp_path, tokenizer):
     config = preset(name).replace(vocab_size=len(tokenizer))
     model = TransformerLM(config).eval()
-    save(tmp_path / "model", model, tokenizer)
+    save(model, tmp_path / "model", tokenizer)
     again, its_tokenizer = load(tmp_path / "model")
     assert again.config == config and not again.training and its_tokenizer.merges == tokenizer.merges
     assert {k: v.dtype for k, v in again.state_dict().items()} == {k: v.dtype for k, v in model.state_dict().items()}
@@ -423,7 +423,7 @@ def test_save_and_load_keep_every_bit(name, tmp_path, tokenizer):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_save_and_load_keep_the_dtype(dtype, tmp_path, tokenizer):
     model = made(preset("wojcik").replace(vocab_size=len(tokenizer))).to(dtype)
-    save(tmp_path / "model", model, tokenizer)
+    save(model, tmp_path / "model", tokenizer)
     weights = load(tmp_path / "model")[0].state_dict()
     assert all(weights[key].dtype == dtype and torch.equal(w, weights[key]) for key, w in model.state_dict().items())
 
@@ -444,7 +444,7 @@ def test_a_failed_save_leaves_nothing(tmp_path, tokenizer, monkeypatch):
 
     monkeypatch.setattr(Tokenizer, "save", broken)
     with pytest.raises(OSError, match="no space"):
-        save(tmp_path / "model", TransformerLM(preset("wojcik").replace(vocab_size=len(tokenizer))), tokenizer)
+        save(TransformerLM(preset("wojcik").replace(vocab_size=len(tokenizer))), tmp_path / "model", tokenizer)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -548,7 +548,7 @@ def test_training_saving_loading_and_writing_leave_the_random_state(tmp_path, to
     config = preset("vaswani").replace(vocab_size=len(tokenizer))
     text = some_tokens(config, 60)
     result = train(TrainConfig(steps=2, warmup=1, eval_every=1, batch_size=2), config, text, text[:20], device="cpu", progress=False)
-    save(tmp_path / "model", result.model, tokenizer, log=result.log)
+    save(result.model, tmp_path / "model", tokenizer, log=result.log)
     model, its_tokenizer = load(tmp_path / "model")
     complete(model, its_tokenizer, "hi", 4)
     assert switches() == before and torch.equal(seeds(), random_before)
@@ -642,7 +642,7 @@ def test_gpu_saves_loads_and_writes_as_the_cpu(tmp_path, tokenizer):
     model = model.cuda()
     assert torch.equal(generate(model, x.cuda(), 6, temperature=0.0).cpu(), wanted)
     assert torch.equal(generate(model, x.cuda(), 6, generator=torch.Generator().manual_seed(1)).cpu(), chance)
-    save(tmp_path / "model", model.float(), tokenizer)
+    save(model.float(), tmp_path / "model", tokenizer)
     again, _ = load(tmp_path / "model", "cuda")
     assert all(w.is_cuda and torch.equal(w, model.state_dict()[key]) for key, w in again.state_dict().items())
 

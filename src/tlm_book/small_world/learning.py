@@ -266,6 +266,6 @@ def learn_world(
             if stopped():
                 course.keep(kept)
                 raise KeyboardInterrupt
-    save(out, course.model.eval().cpu(), course.tokenizer, config=course.train_config(), log=course.log)
+    save(course.model.eval().cpu(), out, course.tokenizer, config=course.train_config(), log=course.log)
     kept.unlink(missing_ok=True)
     return out

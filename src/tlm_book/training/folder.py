@@ -38,8 +38,8 @@ OWN = (CONFIG, WEIGHTS, TOKENIZER, *logs(()))  # the names that `save` gives
 
 
 def save(
-    folder: str | os.PathLike[str],
     model: TransformerLM,
+    folder: str | os.PathLike[str],
     tokenizer: Tokenizer | HubTokenizer,
     *,
     config: TrainConfig | None = None,
@@ -53,8 +53,9 @@ def save(
     is not finite, a tied model has two matrices, a table of computed positions is far larger than the weights, or a name in `more` is taken or leads
     elsewhere; TypeError for anything but a model and a tokenizer.
     """
-    path, a_model = free_folder(folder), "a TransformerLM (of a compiled one: model._orig_mod)"
+    a_model = "a TransformerLM (of a compiled one: model._orig_mod)"
     expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
+    path = free_folder(folder)
     expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, "the model's tokenizer", TypeError)
     for name in more or {}:
         expects(Path(name).name == name and name not in ("", "..", *OWN), "more", repr(name), f"a name in the folder, other than {', '.join(OWN)}")

@@ -180,7 +180,7 @@ def begin_with(work: Path, begin: Begin, n: int) -> None:
     """Store the model from which the run starts with its work, in float32, for texts of at most n tokens. Errors as in `begin_of`."""
     model, tokenizer = begin_of(begin)
     ours = with_weights(model.config, {name: w.float() for name, w in own_weights(model).items()})  # a copy: the caller's model stays as it is
-    save(work / BEGIN, shortened(ours, n), tokenizer)
+    save(shortened(ours, n), work / BEGIN, tokenizer)
 
 
 def shortened(model: TransformerLM, n: int) -> TransformerLM:
@@ -259,6 +259,6 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
             write_checkpoint(part, int(best["step"]), weights, {"run": run, "held_out": best["held_out"]})
         write_checkpoint(part, done, state, {"run": run, "held_out": notes["held_out"]})
         if isinstance(tokenizer, HubTokenizer) or job.begin is not None:
-            save(part / BEGIN, model, tokenizer)
+            save(model, part / BEGIN, tokenizer)
         job.write(part / JOB)
     return job

@@ -206,7 +206,7 @@ def train_and_save(
     model_config, start = model_of(size, len(tokenizer)), tokenizer.start
     pace = pace_of(config, model_config, len(known), len(held_out), progress)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
-    folder = save(out, result.model, tokenizer, config=dataclasses.replace(config, products=result.products), log=result.log)
+    folder = save(result.model, out, tokenizer, config=dataclasses.replace(config, products=result.products), log=result.log)
     bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
     return report(folder, len(texts), known, held_out, bytes_held_out, result, config, start, characters=sum(map(len, held_out_texts)))
 
@@ -435,7 +435,7 @@ def _train_prepared(
     if out.exists():  # the model of the run that was taken further
         shutil.rmtree(folder / FORMER, ignore_errors=True)
         out.rename(folder / FORMER)
-    saved = save(out, result.model, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
+    saved = save(result.model, out, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
     n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
     n_files = len(job.files(folder)) if there else None
