@@ -227,7 +227,7 @@ def train(
     From files of text to a model in a folder: `train_files`.
 
     `start` is the start marker that every window begins with, and n // 2 is the
-    `context` with which `evaluate` measures the held-out loss; `watch(step, model)`
+    context with which `evaluate` measures the held-out loss; `watch(step, model)`
     is called after each measurement. With a `folder`, each measurement writes a
     checkpoint there, of which the last `keep` and the best stay, and a run that was
     interrupted continues from the last one. `dist`, from `dist_context`, says which of
