@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tlm_book import Config, TransformerLM, spec
+from tlm_book.arrays import as_float64
 from tlm_book.checks import shaped
 from tlm_book.spec import (
     decoder_block,
@@ -164,3 +165,24 @@ def test_what_is_meant_is_said(message, call):
 def test_an_argument_too_few_is_pythons_own_error():
     with pytest.raises(TypeError, match=r"missing .*argument: 'V'"):
         attention(MATRIX, MATRIX)
+
+
+def test_an_array_of_numbers_is_a_copy():
+    numbers = torch.zeros(2, dtype=torch.float64)
+    as_float64(numbers)[0] = 1.0
+    assert numbers.tolist() == [0.0, 0.0]
+
+
+def test_a_pair_of_halves_is_no_merge():
+    with pytest.raises(TypeError, match=r"merges\[0\]: got \(0.5, 97\), want a pair of whole numbers"):
+        tokenization.encode("a", [(0.5, 97)])
+
+
+def test_tokens_of_numpy_become_pythons_own():
+    made = tokenization.apply_merges([np.uint8(97), np.uint8(98), np.uint8(99)], [(97, 98)])
+    assert made == [256, 99] and {type(token) for token in made} == {int}
+
+
+def test_complex_numbers_are_not_real():
+    with pytest.raises(TypeError, match="got dtype complex128, want real numbers"):
+        attention(np.array(ROWS) * 1j, ROWS, ROWS)

@@ -792,3 +792,55 @@ def test_what_the_last_layer_hides_is_no_leak():
 
     report = audit(Hides(), torch.randn(2, 24, zoo.D), work=0)
     assert report.ok, report
+
+
+def test_a_token_is_replaced_by_another_one():
+    """Of two tokens, a random one would often be the same again."""
+    ids = torch.zeros(1, 9, dtype=torch.long)
+    report = audit(lambda ids: F.one_hot(ids, 2).cumsum(-2), ids, vocab_size=2, max_lookback=9)
+    assert report.ok, report
+
+
+def test_the_row_that_is_seen_is_named():
+    (leak,) = audit(lambda x: x + x.roll(1, -2), zoo.rows(), lengths=[9]).leaks
+    assert (leak.row, leak.source) == (0, 8)
+
+
+def test_gradients_are_as_they_were():
+    class Forgets(zoo.Attention):
+        def forward(self, x):
+            self.zero_grad()
+            return super().forward(x)
+
+    model = Forgets()
+    before = {name: torch.full_like(w, 0.5) for name, w in model.named_parameters()}
+    for name, w in model.named_parameters():
+        w.grad = before[name]
+    audit(model, zoo.rows())
+    assert all(w.grad is before[name] for name, w in model.named_parameters())
+
+
+def test_the_rows_of_an_encoder_are_left_alone_though_they_are_as_many():
+    table = torch.randn(7, zoo.D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def model(input_ids, attention_mask, decoder_input_ids):
+        memory = (table[input_ids] * attention_mask[..., None]).sum(1, keepdim=True)
+        return table[decoder_input_ids].cumsum(1) + memory
+
+    ids = torch.arange(9)[None] % 7
+    report = audit(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids.flip(1)}, vocab_size=7)
+    assert report.ok, report
+
+
+def test_what_goes_with_the_sequence_is_that_of_the_sequence():
+    """The first is padded, so the second is audited."""
+    table, seen = torch.randn(7, zoo.D, generator=torch.Generator().manual_seed(0)), set()
+
+    def model(input_ids, attention_mask, which):
+        seen.update(which.flatten().tolist())
+        return table.to(torch.float64)[input_ids].cumsum(1)
+
+    ids, mask = torch.arange(18).view(2, 9) % 7, torch.ones(2, 9, dtype=torch.long)
+    mask[0, 5:] = 0
+    audit(model, {"input_ids": ids, "attention_mask": mask, "which": torch.tensor([[0], [1]])}, vocab_size=7)
+    assert seen == {1}

@@ -380,6 +380,7 @@ EARLY = {
     "--vocab-size: got it with --tokenizer, want to leave it out": ["train", "--data", ".", "--out", "new", "--tokenizer", "tokenizer.json", "--vocab-size", "300"],
     "--tokenizer: got 'here', which is another thing": ["train", "--book", "--out", "new", "--tokenizer", "here"],
     "--model: got nothing at 'none'": ["generate", "--model", "none"],
+    "--top-p: got 0, want a number in (0, 1]": ["generate", "--top-p", "0"],
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
     "--preset: got 'gpt9', want one of": ["prove", "--preset", "gpt9"],
     "--dta: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta", "x", "--out", "new"],
@@ -555,3 +556,20 @@ def test_readme_s_way_from_a_trained_model_to_its_text(trained, tmp_path):
     (tmp_path / "my-model").symlink_to(trained[0])
     run = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, encoding="utf-8", env=environment(), cwd=tmp_path, timeout=120)
     assert run.returncode == 0 and run.stdout.startswith("The tide"), run.stderr
+
+
+def test_an_option_of_the_command_overrules_one_of_the_factory(models):
+    (models / "own.py").write_text("import torch\ndef both(): return torch.nn.Linear(4, 4), torch.randn(1, 5, 4), {'modes': ['train'], 'lengths': [5]}\n")
+    found = audited(models, "own:both", "--mode", "eval", "--length", "4")
+    assert found.returncode == 0 and "eval" in found.stdout and "train" not in found.stdout and "n = 4\n" in found.stdout
+
+
+def test_a_warning_of_another_kind_is_shown_as_usual(capsys):
+    from tlm_book.__main__ import note
+
+    class Own(UserWarning):
+        pass
+
+    shown = []
+    note("train", lambda *said: shown.append(said), "vocab_size: got 9", Own, "file", 3)
+    assert shown == [("vocab_size: got 9", Own, "file", 3)] and capsys.readouterr().err == ""

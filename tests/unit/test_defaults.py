@@ -30,6 +30,7 @@ from tlm_book.spec import positional_encoding as s_positional_encoding
 from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import word_vectors as s_word_vectors
+from tlm_book.training import TrainConfig
 
 CHANCE = np.random.default_rng(7)
 n, d, k, f, V, h = 4, 6, 3, 5, 7, 2
@@ -354,3 +355,7 @@ def test_the_defaults_compute_the_definition(chapter):
     assert not missing, f"{missing} of spec.{chapter} have defaults and stand in no case"
     for name, found, want in cases:
         np.testing.assert_allclose(found, want, rtol=1e-6 if chapter == "gradients" else 1e-11, atol=1e-8 if chapter == "gradients" else 1e-12, err_msg=name)
+
+
+def test_numbers_inside_a_pair_become_pythons_own():
+    assert [type(beta) for beta in TrainConfig(betas=(np.float64(0.5), np.float64(0.25))).betas] == [float, float]

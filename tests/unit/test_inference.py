@@ -445,3 +445,16 @@ def test_a_text_takes_every_choice_that_is_named(model):
                "compile": False, "products": "linear", "weights": None}  # fmt: skip
     assert set(choices) == set(CHOICES)
     assert "hi" + "".join(stream_text(model, tokenizer, "hi", **choices)) == complete(model, tokenizer, "hi", **choices)
+
+
+@pytest.mark.parametrize(("V", "dtype"), [(128, torch.int8), (129, torch.int64)])
+def test_the_largest_token_just_fits_into_eight_bits(V, dtype):
+    model = TransformerLM(Config(V, **SIZES)).eval()
+    assert generate(model, torch.tensor([3, 1], dtype=torch.int8), 2, temperature=0).dtype == dtype
+
+
+def test_a_seed_has_63_bits(model):
+    tokenizer = Tokenizer([(97, 98), (98, 99), (99, 100)])
+    complete(model, tokenizer, "a", 1, seed=2**63 - 1)
+    with pytest.raises(ValueError, match="seed: got 9223372036854775808, want a whole number from 0"):
+        complete(model, tokenizer, "a", 1, seed=2**63)

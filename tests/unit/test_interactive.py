@@ -7,6 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -409,3 +410,22 @@ def test_bad_input_is_named(error, message, call):
     """What the runtime checker would refuse first stands in `bad_inputs.py`."""
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+def test_tokens_that_reach_the_share_exactly_are_enough():
+    view = sampling([0.0, 0.0], ["a", "b"], top_p=0.5)
+    assert [[bar.get_width() for bar in group] for group in view._figure().axes[0].containers] == [[0.5, 0.5], [1.0, 0.0]]
+
+
+def test_equally_likely_tokens_keep_their_order():
+    scores = [k % 3 for k in range(300)]
+    view = sampling(scores, [str(k) for k in range(300)])
+    assert view.data["tokens"] == sorted(map(str, range(300)), key=lambda name: (-(int(name) % 3), int(name)))
+
+
+@every_picture
+def test_a_drawing_leaves_the_settings_of_matplotlib(picture, tmp_path):
+    with matplotlib.rc_context({"font.size": 3.25, "axes.grid": True, "image.cmap": "gray"}):
+        before = dict(matplotlib.rcParams)
+        picture().save(tmp_path / "a.svg")
+        assert dict(matplotlib.rcParams) == before

@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from commands import run as command
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from test_pretrained import Hub, bits, cut, edited, label, near, with_weights
 from torch.overrides import TorchFunctionMode
@@ -543,3 +544,37 @@ def test_published_sizes():
         assert count_parameters(config) == count, name
 
 
+def test_the_index_says_how_many_bytes_there_are(tmp_path):
+    model = TransformerLM(Config.llama(13, d_model=8, d_ff=10, n_layers=2, n_heads=2, max_len=12))
+    save_llama(model, tmp_path / "m", limit=1000)
+    said = json.loads((tmp_path / "m" / "model.safetensors.index.json").read_text())
+    assert said["metadata"]["total_size"] == sum(w.nbytes for file in (tmp_path / "m").glob("*.safetensors") for w in load_file(file).values())
+
+
+@pytest.mark.parametrize("limit", [10**9, 1000])
+def test_each_file_says_that_its_tensors_are_of_torch(limit, tmp_path):
+    """Versions of transformers before 5 refuse a file without it."""
+    save_llama(TransformerLM(Config.llama(13, d_model=8, d_ff=10, n_layers=2, n_heads=2, max_len=12)), tmp_path / "m", limit=limit)
+    for file in (tmp_path / "m").glob("*.safetensors"):
+        with safe_open(file, "pt") as opened:
+            assert opened.metadata() == {"format": "pt"}
+
+
+def test_what_the_settings_for_writing_leave_open_is_as_in_the_others(tmp_path):
+    (tmp_path / "config.json").write_text('{"bos_token_id": 1, "eos_token_id": 2}')
+    (tmp_path / "generation_config.json").write_text('{"bos_token_id": null, "eos_token_id": [5, 6]}')
+    assert [pretrained.llama.end_of(tmp_path, name) for name in ("bos_token_id", "eos_token_id")] == [1, 5]
+
+
+def test_readers_are_told_to_leave_the_spaces_as_they_are(tmp_path):
+    model = TransformerLM(Config.llama(258, d_model=8, d_ff=10, n_layers=1, n_heads=2, max_len=12))
+    save_llama(model, tmp_path / "m", Tokenizer([(97, 98)]))
+    said = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
+    assert said["clean_up_tokenization_spaces"] is False and said["bos_token"] == said["eos_token"] == "<|endoftext|>"
+
+
+def test_whole_numbers_are_no_weights_in_whatever_type_they_are_wanted(tmp_path):
+    theirs("llama", {}).save_pretrained(tmp_path / "m")
+    folder = with_weights(tmp_path / "m", lambda w: w.update({W: w[W].to(torch.int32)}))
+    with pytest.raises(ValueError, match=f"{W} of type torch.int32, want floating point numbers"):
+        load_llama(folder, dtype=torch.float32)

@@ -220,3 +220,16 @@ def test_numbers_of_numpy_are_numbers():
     pages, refused = json.loads(done.stdout)
     assert all(numpys == pythons for numpys, pythons in pages)
     assert [words.split(": got")[0] for words in refused] == ["top_k", "top_k", "temperature"] and len(pages) == 6
+
+
+def test_a_matrix_that_is_nearly_the_table_is_kept():
+    E = np.random.default_rng(0).normal(size=(6, 4))
+    near = 2 * E.T
+    near[0, 0] *= 1.001
+    tied, own = (pack({"E": E, "Y": Y}, bits=32)["names"] for Y in (2 * E.T, near))
+    assert tied["tied"] == 0.5 and "Y" not in tied
+    assert "tied" not in own and own["Y"]["shape"] == [4, 6]
+
+
+def test_the_page_reads_no_more_tokens_than_the_model(pair):
+    assert playground(*pair).data["longest"] == 16

@@ -34,6 +34,7 @@ from tlm_book.pretrained import (
     save_gpt2,
     save_marian,
 )
+from tlm_book.pretrained.files import shared_out
 from tlm_book.pretrained.gpt2 import gpt2_name, gpt2_pairs
 from tlm_book.pretrained.marian import marian_pairs
 from tlm_book.pretrained.names import turned
@@ -745,3 +746,60 @@ def test_without_a_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="huggingface_hub: got no such library, want .*pip install 'tlm_book.pretrained.'"):
         load_gpt2("openai-community/gpt2")
+
+
+def test_a_file_may_be_just_as_large_as_the_limit():
+    files = shared_out({name: torch.zeros(4) for name in "abcd"}, 32)
+    assert [list(file) for file in files] == [["a", "b"], ["c", "d"]]
+
+
+def test_finite_weights_may_have_a_sum_that_is_not(tmp_path):
+    model = TransformerLM(Config.gpt2(13, **SMALL)).half()
+    with torch.no_grad():
+        model.norm.weight.fill_(60000)
+    save_gpt2(model, tmp_path / "m")
+    assert torch.equal(load_gpt2(tmp_path / "m")[0].norm.weight, model.norm.weight)
+
+
+def test_a_tied_model_whose_two_matrices_are_equal_is_saved(tmp_path):
+    model = TransformerLM(Config.gpt2(13, **SMALL))
+    model.unembedding.weight = torch.nn.Parameter(model.embedding.table.weight.detach().clone())
+    save_gpt2(model, tmp_path / "m")
+    again = load_gpt2(tmp_path / "m")[0]
+    assert again.unembedding.weight is again.embedding.table.weight and torch.equal(again.unembedding.weight, model.unembedding.weight)
+
+
+def test_a_revision_that_is_asked_for_is_not_exchanged(tmp_path, monkeypatch):
+    folder = a_gpt2(tmp_path / "m")
+    (folder / "model.safetensors").unlink()
+    hub = Hub(tmp_path / "cache", folder, ("config.json",))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    with pytest.raises(ValueError, match="without model.safetensors"):
+        load_gpt2("a/b", revision="abc")
+    assert hub.asked == [("a/b", "abc")]
+
+
+def test_a_translation_begins_with_the_padding_unless_the_file_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrained.marian_text, "read_processor", lambda folder, name: Letters())
+    (tmp_path / "vocab.json").write_text('{"</s>": 0, "<unk>": 1}')
+    read = lambda **fields: pretrained.marian_text.load_marian_tokenizer(tmp_path, {"vocab_size": 9} | fields)[3:]
+    assert read() == (8, 0, 8) and read(pad_token_id=7) == (7, 0, 7) and read(decoder_start_token_id=2, eos_token_id=1) == (2, 1, 8)
+
+
+def test_a_translation_ends_where_the_model_reads_no_more():
+    torch.manual_seed(0)
+    model = EncoderDecoder(marian_preset(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7)).eval()
+    with torch.no_grad():
+        model.unembedding.bias[2] = 1e5
+    assert pretrained.translate_marian(model, LETTERS, ["a"], max_new=1000) == ["a" * 7]
+
+
+def test_the_language_is_the_first_code_and_what_follows_is_text():
+    assert LETTERS.encode(">>b<<a<<") == [4, 3, 2, 1, 1, 0]
+    assert LETTERS.encode(">>b<<a>>b<<") == [4, 3, 2, 1, 1, 1, 1, 1, 0]
+
+
+def test_dropout_is_written_where_a_gpt2_has_it(tmp_path):
+    save_gpt2(TransformerLM(Config.gpt2(11, **SMALL, dropout=0.25)), tmp_path / "m")
+    said = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert (said["resid_pdrop"], said["embd_pdrop"], said["attn_pdrop"]) == (0.25, 0.25, 0.0)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import run_code
+from safetensors.torch import save_file
 
 from tlm_book.files import free_folder, held, new_folder
 from tlm_book.pretrained import load_model, save_model
@@ -34,8 +35,11 @@ from tlm_book.training import (
     train_files,
     write_tokens,
 )
+from tlm_book.training.checkpoint import InMemory, state_in
 from tlm_book.training.config import plan
 from tlm_book.training.job import Job
+from tlm_book.training.loop import Result
+from tlm_book.training.run import report
 from tlm_book.transformer_lm import Config, TransformerLM
 
 HERE = Path(__file__).parents[1] / "support"
@@ -600,3 +604,36 @@ def test_a_token_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert contents(tmp_path) == before
     new = write_tokens(file, more(), words)
     assert new.head["documents"] == 2 and sorted(contents(tmp_path)) == ["bells.tokens"]
+
+
+def test_of_equal_losses_the_first_is_the_best():
+    model, kept = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4)), InMemory()
+    optimizer = torch.optim.SGD(model.parameters())
+    log, first = kept.begin(model, optimizer), model.embedding.table.weight.detach().clone()
+    for step in (1, 2):
+        log.append({"step": step, "held_out": 1.0})
+        kept.keep(model, optimizer)
+        with torch.no_grad():
+            model.embedding.table.weight.add_(1)
+    assert torch.equal(kept.best()["embedding.table.weight"], first)
+
+
+def test_a_state_of_another_type_is_refused(tmp_path):
+    save_file({"w": torch.ones(2, dtype=torch.float64)}, tmp_path / "state.safetensors")
+    with pytest.raises(ValueError, match="got no w that fits, want the state of this run"):
+        state_in(tmp_path / "state.safetensors", {"w": torch.ones(2)}, "the state of this run")
+
+
+def test_a_run_that_goes_on_from_a_model_is_gentle(text, tmp_path):
+    train_files(text, tmp_path / "first", device="cpu", progress=False, **TINY)
+    train_files(None, tmp_path / "more", begin=tmp_path / "first", device="cpu", progress=False, steps=2, batch_size=2, context=12)
+    said = json.loads((tmp_path / "more" / "run.json").read_text())["config"]
+    assert (said["lr"], said["token_noise"]) == (1.5e-4, 0.0)
+
+
+def test_the_speed_is_that_of_the_steps_since_the_run_was_taken_up(tmp_path):
+    model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
+    log = [{"step": k, "lr": 0.1, "loss": 1.0, "held_out": 1.0} for k in range(1, 11)]
+    tokens = torch.arange(40) % 5
+    found = report(tmp_path, 2, tokens, tokens, 40, Result(model, log, 2.0, 6), TrainConfig(steps=10, warmup=1, batch_size=3), 0)
+    assert found.tokens_per_second == (10 - 6) * 3 * 4 / 2.0 and found.best_step == 1

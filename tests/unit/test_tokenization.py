@@ -288,3 +288,8 @@ assert grown < 11_000, grown
 assert 'torch' not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_of_two_specials_of_which_one_begins_the_other_the_longer_is_found():
+    tokenizer = Tokenizer([], ["<a", "<ab"])
+    assert tokenizer.encode("<ab<a", allowed_special=["<a", "<ab"]) == [257, 256]

@@ -45,7 +45,7 @@ from tlm_book.tokenization import (
     to_tokenizers,
     train_by_tokenizers,
 )
-from tlm_book.tokenization.json_parts import LLAMA3_PATTERN, QWEN_PATTERN
+from tlm_book.tokenization.json_parts import LLAMA3_PATTERN, QWEN_PATTERN, cutter
 
 PATTERNS = {"book": PATTERN, "gpt2": GPT2_PATTERN}
 SPECIALS = ["<|endoftext|>", "<|pad|>"]
@@ -684,3 +684,51 @@ def test_without_the_library_the_error_names_it(library, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"{library}: got no such library.*tlm_book\[bridges\]"):
         {"tokenizers": to_tokenizers, "tiktoken": to_tiktoken}[library](Tokenizer([]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "pieces"),
+    [
+        ({"type": "Digits", "individual_digits": False}, ["ab", "12", " c"]),
+        ({"type": "Digits", "individual_digits": True}, ["ab", "1", "2", " c"]),
+        ({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, ["ab", "12", " c"]),  # use_regex, in files that do not say so
+        ({"type": "Metaspace", "replacement": "▁"}, ["▁ab12", "▁c"]),  # prepend_scheme "always"
+        ({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}]},
+         ["▁ab", "12", "▁c"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_way_of_cutting_is_that_of_the_engine(settings, pieces):
+    assert cutter(settings)[0]("ab12 c", True) == pieces
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    state = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": settings, "post_processor": None, "decoder": None, "model": model}
+    engine = tokenizers.Tokenizer.from_str(json.dumps(state))
+    assert [piece.replace("Ġ", " ") for piece, _ in engine.pre_tokenizer.pre_tokenize_str("ab12 c")] == pieces
+
+
+def test_in_the_midst_of_a_text_no_space_is_put_before_it_unless_always():
+    for scheme, pieces in (({}, ["▁a"]), ({"prepend_scheme": "first"}, ["a"]), ({"prepend_scheme": "never"}, ["a"])):
+        assert cutter({"type": "Metaspace", "replacement": "▁", **scheme})[0]("a", False) == pieces
+
+
+def test_nothing_is_cut_after_the_bytes_are_written():
+    bytes_, digits = {"type": "ByteLevel", "add_prefix_space": False}, {"type": "Digits", "individual_digits": True}
+    with pytest.raises(ValueError, match="step after ByteLevel true, want step after ByteLevel false"):
+        cutter({"type": "Sequence", "pretokenizers": [bytes_, digits]})
+    assert cutter({"type": "Sequence", "pretokenizers": [digits, bytes_]})[1]
+
+
+def test_what_the_file_puts_behind_a_text():
+    engine = byte_level(at_pattern(QWEN_PATTERN))
+    ends = [(name, engine.token_to_id(name)) for name in ("<|begin|>", "<|end|>")]
+    engine.post_processor = processors.TemplateProcessing("<|begin|> $A <|end|> <|end|>", special_tokens=ends)
+    ours = HubTokenizer(json.loads(engine.to_str()))
+    told = ours.encode("a b", add_special_tokens=True)
+    assert told == engine.encode("a b").ids == [ends[0][1], *ours.encode("a b"), ends[1][1], ends[1][1]]
+    assert ours.start == ours.stop == ends[0][1]
+
+
+def test_specials_of_gpt2_files_keep_the_order_of_their_numbers(tmp_path):
+    save_gpt2_tokenizer(Tokenizer([], ["<z>", "<a>"], GPT2_PATTERN), tmp_path)
+    again = load_gpt2_tokenizer(tmp_path)
+    assert list(again.specials) == ["<z>", "<a>"] and again.start == 256

@@ -21,6 +21,7 @@ from tlm_book.viewer import (
 )
 from tlm_book.viewer.attention import View
 from tlm_book.viewer.attention.drawing import figure, head_of
+from tlm_book.viewer.reading import reading
 
 MODULE = View._esm
 
@@ -494,3 +495,9 @@ def test_the_view_s_own_methods_come_first_in_its_help():
     assert all(f"{name}(self" in own and f"{name}(self" not in inherited for name in ("save", "to_html"))
     assert text.index('view.save("heads.html")') < text.index("Method resolution order")
     assert "Sequence" not in pydoc.plain(pydoc.render_doc(attention)).split("weights:")[1].split("columns:")[0]
+
+
+def test_no_gradients_are_kept_for_a_picture():
+    model = torch.nn.Linear(2, 2)
+    with reading(model) as place:
+        assert not model(torch.ones(2, device=place)).requires_grad
