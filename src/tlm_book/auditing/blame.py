@@ -130,7 +130,8 @@ def first_to_differ(calls: Sequence[Call], differs: Callable[[int], list[bool]])
         if any(flags[:k]) or not any(flags[k:]):
             continue
         if any(flag and axes for flag, axes in zip(flags[k:], call.axes[k:])):
-            return index, [i for i in pooled if calls[i].path.startswith(call.path)]
+            within = f"{call.path}." if call.path else ""
+            return index, [i for i in pooled if f"{calls[i].path}.".startswith(within)]
         pooled.append(index)
     return None, pooled
 
