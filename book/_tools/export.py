@@ -51,7 +51,7 @@ def public_names(code: str) -> list[str]:
             names.append(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names += [target.id for target in targets if isinstance(target, ast.Name)]
+            names += [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
     return list(dict.fromkeys(name for name in names if not name.startswith("_")))
 
 
@@ -163,7 +163,7 @@ def main() -> None:
         print("\n".join(found) or "notebooks and package agree")
         raise SystemExit(bool(found))
     written, files = 0, exported()
-    by_hand = [path for path in files if path.suffix == ".py" and path.exists() and not is_generated(path)]
+    by_hand = [path for path in files if path.exists() and not is_generated(path)]
     if by_hand:
         raise SystemExit(f"{by_hand[0].relative_to(SOURCE)} is written by hand, and a chapter exports to it: remove one of the two")
     for path, content in files.items():

@@ -87,8 +87,7 @@ def entries(source, module, names=None):
             defined[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Name):
-                    defined[target.id] = node
+                defined |= {part.id: node for part in ast.walk(target) if isinstance(part, ast.Name)}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}.{module}."):
             elsewhere |= {alias.name: node.module.removeprefix(f"{PACKAGE}.") for alias in node.names}
     found = []

@@ -75,15 +75,16 @@ def names_inside(model: nn.Module) -> list[str]:
     return list(_places(model))
 
 
-def _chosen(argument: str, patterns: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """{name: the pattern that chose it}; ValueError for a pattern that chooses nothing."""
-    found: dict[str, str] = {}
+def _chosen(argument: str, patterns: Iterable[str], known: Iterable[str]) -> dict[str, list[str]]:
+    """{name: the patterns that chose it, in their order}; ValueError for a pattern that chooses nothing."""
+    found: dict[str, list[str]] = {}
     for pattern in patterns:
         names = fnmatch.filter(known, pattern)
         if not names:
             near = difflib.get_close_matches(pattern, list(known), n=1, cutoff=0.0)
             refuse(argument, repr(pattern), f"a name inside the model, such as {', '.join(map(repr, near))}")
-        found |= dict.fromkeys(names, pattern)
+        for name in names:
+            found.setdefault(name, []).append(pattern)
     return found
 
 
@@ -97,7 +98,7 @@ def run_with_cache(
 
     model   a `TransformerLM`.
     names   the results to keep: one name or several, in which `*` stands for anything: "blocks.*.attention.weights". None: all.
-    hooks   {name: f}: the run goes on with f(result) in place of this result, or with the result itself if f returns None.
+    hooks   {name: f}: the run goes on with f(result) in place of this result, or with the result itself if f returns None. Of several f, each gets what the one before it made.
 
     The results kept are not copied, and gradients flow through them as usual; of a result that a hook replaces, the replacement is kept.
     A watched layer computes its attention step by step, and may round differently from the fused kernel. ValueError for a name that the model
@@ -110,8 +111,8 @@ def run_with_cache(
     cache = Cache()
 
     def see(name: str, result: Tensor) -> Tensor:
-        if name in hooked:
-            result = _replaced(name, result, hooks[hooked[name]])
+        for pattern in hooked.get(name, ()):
+            result = _replaced(name, result, hooks[pattern])
         if name in kept:
             cache[name] = result
         return result
@@ -169,5 +170,8 @@ def _watch(places: Mapping[str, Place], see: Callable[[str, Tensor], Tensor], st
         else:
             watches.setdefault(module, Watch())[what] = partial(see, name)
     for module, watch in watches.items():
-        stack.callback(vars(module).pop, "watch")  # anything left behind, even None, would make a compiled model compile again
+        if "watch" in vars(module):  # a hook runs the model
+            stack.callback(vars(module).__setitem__, "watch", vars(module)["watch"])
+        else:
+            stack.callback(vars(module).pop, "watch")  # anything left behind, even None, would make a compiled model compile again
         vars(module)["watch"] = watch

@@ -20,6 +20,7 @@ from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.inference.sampling import Sampler
 from tlm_book.inference.search import Hypothesis, beams, write
 from tlm_book.loss import shift, weighted_loss
+from tlm_book.modes import evaluating
 from tlm_book.training import (
     TrainConfig,
     choose_device,
@@ -30,6 +31,9 @@ from tlm_book.training import (
 
 __all__ = [
     "SPECIAL",
+    "PADDING",
+    "START",
+    "STOP",
     "WordList",
     "padded",
     "translation_loss",
@@ -159,11 +163,17 @@ def train_translator(
 ) -> Translator:
     """A translator that has learned from these pairs and no others, in evaluation mode.
 
-    `sizes` override SIZES and may be any fields of `EncoderDecoderConfig`. The same
-    arguments give the same translator on the same machine. `device` as in
-    `choose_device`. ValueError without pairs and for values that describe no model.
+    `sizes` override SIZES and may be any fields of `EncoderDecoderConfig` but the sizes
+    of the vocabularies. The same arguments give the same translator on the same machine.
+    `device` as in `choose_device`. ValueError without pairs, for values that describe no
+    model, and for a recipe with what only `train` does.
     """
     expects(len(pairs) > 0, "pairs", "none", "at least one")
+    for name in ("vocab_size", "source_vocab_size"):
+        expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")
+    for name in ("token_noise", "activation_checkpointing", "compile"):
+        got = getattr(recipe, name)
+        expects(not got, f"recipe.{name}", got, "none: a translator learns without it")
     French, English = (
         WordList(tuple(sorted({word for side in sides for word in side})))
         for sides in ([p.french for p in pairs], [p.english for p in pairs])
@@ -227,8 +237,8 @@ def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
 
 
 class TranslationReader:
-    """A model that has read its sources and writes one target token of each at a time.
-    (T-encdec-cache, M-one-token-per-step)
+    """A model that has read its sources and writes one target token of each at a time,
+    without dropout. (T-encdec-cache, M-one-token-per-step)
     """
 
     @torch.no_grad()
@@ -238,12 +248,15 @@ class TranslationReader:
         source: Int[Tensor, "batch n"],
         key_mask: Bool[Tensor, "batch n"] | None = None,
     ) -> None:
-        self.model, self.state = model, model.begin(source, key_mask)
+        self.model = model
+        with evaluating(model):
+            self.state = model.begin(source, key_mask)
 
     @torch.no_grad()
     def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """The scores after one more token of each translation."""
-        scores, self.state = self.model.advance(token, self.state)
+        with evaluating(self.model):
+            scores, self.state = self.model.advance(token, self.state)
         return scores
 
     def select(self, texts: Int[Tensor, "b"]) -> None:

@@ -14,9 +14,12 @@ from tqdm import tqdm
 
 from tlm_book.checks import (
     expects,
+    expects_numbers,
     expects_positive,
     expects_several,
     expects_shape,
+    expects_whole,
+    with_suggestions,
 )
 
 __all__ = [
@@ -75,6 +78,7 @@ def sgns_loss(
     return F.softplus(-dot(e, c)) + F.softplus(dot(e[..., None, :], N)).sum(-1)
 
 
+@with_suggestions
 @dataclass(frozen=True)
 class SkipGram:
     """Settings of `word_vectors`. (T-sgns-loss, T-subsampling)
@@ -107,6 +111,8 @@ class SkipGram:
             "batch_size",
         )
         expects_positive(**{name: getattr(self, name) for name in whole})
+        expects_whole(seed=self.seed)
+        expects_numbers(power=self.power, penalty=self.penalty, lr=self.lr)
         wants = "a number from 0 to 1"
         expects(0 <= self.power <= 1, "power", self.power, wants)
         inf = float("inf")

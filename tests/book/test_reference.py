@@ -111,7 +111,7 @@ def test_an_entry_of_a_chapter_leads_to_its_section(module):
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
 def test_an_entry_says_what_is_needed(entry):
-    if not re.match(r"[\w.]+ ?[:=]", entry.signature):  # constants speak for themselves
+    if not re.match(r"[\w., ]+ ?[:=]", entry.signature):  # constants speak for themselves
         first = re.split(r"\n\s*\n", entry.doc)[0]
         assert first.rstrip()[-1] in ".:?)…", f"{entry.anchor}: the docstring does not begin with a sentence"
     for name in [found for _, found in reference.CODE.findall(entry.doc) if found]:

@@ -322,3 +322,12 @@ def test_a_text_too_long_is_said_to_be_and_leaves_room_for_the_answer(own):
     assert "Only the last 279 tokens are read." in picture.locator(".said").inner_text()
     answered(page, picture.get_by_role("button", name="back to the story").click)
     assert "are read" not in picture.locator(".said").inner_text()
+
+
+def test_a_word_of_several_bytes_is_found_and_shown(show):
+    """The page has tokens as bytes."""
+    texts = [text.encode().decode("latin-1") for text in (" un", " étudiant", " Étudiant", ".")]
+    source = (Path(tlm_book.viewer.__file__).parent / "playground" / "asking.js").read_text(encoding="utf-8")
+    weights = np.full((1, 1, 5, 5), 0.2).transpose(2, 0, 1, 3).tolist()
+    found = show("<p></p>").evaluate(f"new Function('given', {json.dumps(source + '; return finder(...given, new Set());')})", [{"tokens": [0, 2, 3, 0, 1], "weights": weights}, 3, texts])
+    assert found["word"] == "étudiant" and (found["row"], found["block"], found["head"]) == (3, 0, 0)

@@ -22,6 +22,7 @@ from tlm_book.inference import (
     stream_text,
     window,
 )
+from tlm_book.spec.inference import tempered
 from tlm_book.tokenization import Tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -458,3 +459,7 @@ def test_a_seed_has_63_bits(model):
     complete(model, tokenizer, "a", 1, seed=2**63 - 1)
     with pytest.raises(ValueError, match="seed: got 9223372036854775808, want a whole number from 0"):
         complete(model, tokenizer, "a", 1, seed=2**63)
+
+
+def test_no_temperature_is_too_small_for_the_specification():
+    assert tempered(np.array([5.0, 4.0]), 1e-309).tolist() == [1.0, 0.0]

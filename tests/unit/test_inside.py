@@ -133,6 +133,27 @@ def test_each_hook_replaces_what_comes_after_and_nothing_before(experts):
     assert torch.equal(model.run_with_cache(x, hooks={"*": lambda result: None})[0], logits)
 
 
+def test_several_hooks_of_one_result_are_called_in_their_order():
+    model, x = small()
+    name, pattern = "blocks.0.attention.heads", "blocks.0.attention.h*"
+    want = model.run_with_hooks(x, {name: torch.zeros_like})
+    look = lambda result: None
+    assert all(torch.equal(model.run_with_hooks(x, hooks), want) for hooks in ({name: torch.zeros_like, pattern: look}, {pattern: look, name: torch.zeros_like}))
+    one, two = (lambda result: result + 1), (lambda result: 2 * result)
+    for hooks, both in (({name: one, pattern: two}, lambda result: 2 * (result + 1)), ({pattern: two, name: one}, lambda result: 2 * result + 1)):
+        assert torch.equal(model.run_with_hooks(x, hooks), model.run_with_hooks(x, {name: both}))
+
+
+def test_a_hook_may_look_into_the_model():
+    model, x = small()
+    logits, cache = model.run_with_cache(x)
+    within = []
+    outer = model.run_with_cache(x, "*", {"blocks.0.attention.weights": lambda _: within.append(model.run_with_cache(x)[1])})
+    assert torch.equal(outer[0], logits) and len(within) == 1
+    assert all(torch.equal(outer[1][name], result) and torch.equal(within[0][name], result) for name, result in cache.items())
+    assert all("watch" not in vars(module) for module in model.modules())
+
+
 def test_a_run_goes_on_from_what_was_kept():
     """The residual stream of one text, put into a run on another, gives the first text's logits."""
     model, x = small()

@@ -162,6 +162,8 @@ def test_where_the_head_that_found_the_answer_looked(first, second, off):
     want, share = (second, 0.7) if off else (first, 0.8)
     assert found.word == "mill" and (found.block, found.head) == want and found.share == pytest.approx(share)
     assert found.tokens == tokens and found.weights == A[*want, row].tolist()
+    silent = looked(Told(tokenizer, answer, A, max_len=90), tokenizer, story, question, [(b, h) for b in range(2) for h in range(2)])
+    assert silent.word == "" and not silent.weights
 
 
 def test_of_a_story_too_long_the_end_is_read_and_that_is_said():

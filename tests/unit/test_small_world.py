@@ -204,6 +204,22 @@ def test_faults_stand_in_the_order_of_the_text():
     assert (verdict.sentences, verdict.asked, verdict.askable) == (7, 2, 1)
 
 
+ANNA = [w.Stays("Anna", "mill"), w.Stays("Ben", "mill"), w.Lies("box", "mill"), w.Lies("key", "mill")]
+IMPOSSIBLE = [
+    w.Takes("Anna", "Ben"), w.Takes("key", "box"), w.Meets("key", "box"), w.Feels("key", "sad"), w.Wants("Anna", "Ben"), w.Holds("box", "hat"),
+    w.Stays("hat", "hill"), w.Lies("Carla", "mill"), w.Goes("key", "hill"), w.Asks("Anna", "Ben", "Ben"), w.Gives("Anna", "Ben", "Ben"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", IMPOSSIBLE, ids=str)
+def test_things_do_nothing_and_people_are_no_things(event):
+    world = small_world.World()
+    for before in ANNA:
+        world = world.after(before)
+    with pytest.raises(w.Contradiction, match=" is no "):
+        world.after(event)
+
+
 def test_no_levels_are_refused():
     with pytest.raises(ValueError, match=r"levels: got \(\), want at least one"):
         small_world.stories(1, 0, levels=())

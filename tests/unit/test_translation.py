@@ -5,7 +5,11 @@ import pytest
 import torch
 
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from tlm_book.translation import beam_translations, greedy_search
+from tlm_book.translation import (
+    TranslationReader,
+    beam_translations,
+    greedy_search,
+)
 
 SEARCHES = [greedy_search, beam_translations]
 SOURCE = torch.tensor([[3, 4, 5], [6, 7, 8], [5, 4, 3]])
@@ -23,6 +27,19 @@ def test_the_weights_of_cross_attention_are_those_of_as_many_targets(rows, model
     with pytest.raises(ValueError, match=r"^target: got shape \(3, 3\), want as many sequences as source"):
         model.cross_attention_weights(SOURCE[:rows], SOURCE)
     assert model.cross_attention_weights(SOURCE, SOURCE[:, :2]).shape == (1, 3, 2, 2, 3)
+
+
+def test_translations_are_without_dropout():
+    torch.manual_seed(0)
+    model = EncoderDecoder(EncoderDecoderConfig(11, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8, dropout=0.5))
+    weights, scores = ([f(model.train(mode)) for mode in (True, True, False)] for f in (
+        lambda model: model.cross_attention_weights(SOURCE, SOURCE),
+        lambda model: torch.stack([reader.step(token) for reader in [TranslationReader(model, SOURCE)] for token in SOURCE.T]),
+    ))
+    for first, second, want in (weights, scores):
+        assert torch.equal(first, want) and torch.equal(second, want)
+    greedy_search(model.train(), SOURCE)
+    assert all(part.training for part in model.modules())
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -64,18 +64,18 @@ def lost_and_found(rng: np.random.Generator) -> str:
     return " ".join([*lines[:2], *rng.permutation(lines[2:]), rng.choice(lines)])
 
 
-def rhymes(n: int, seed: int) -> list[str]:
-    """n texts made by rule, in which it pays to look back: charms, lists and stories.
+def rhymes(count: int, seed: int = 0) -> list[str]:
+    """`count` texts made by rule, in which it pays to look back: charms, lists and stories.
 
-    ValueError if n < 1 or seed < 0, TypeError if one of them is not a whole number.
+    ValueError if count < 1 or seed < 0, TypeError if one of them is not a whole number.
 
     >>> rhymes(1, seed=279)
     ['cold Elm North goat cold Elm North goat']
     """
-    expects_positive(n=n)
+    expects_positive(count=count)
     expects_whole(seed=seed)
     expects(seed >= 0, "seed", seed, "at least 0")
     rng = np.random.default_rng(seed)
     return [
-        (charm, charm, charm, listing, lost_and_found)[rng.integers(5)](rng) for _ in range(n)
+        (charm, charm, charm, listing, lost_and_found)[rng.integers(5)](rng) for _ in range(count)
     ]

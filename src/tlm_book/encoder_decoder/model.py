@@ -25,6 +25,7 @@ from tlm_book.derivation import (
 from tlm_book.embedding import Embedding
 from tlm_book.encoder_decoder.settings import EncoderDecoderConfig
 from tlm_book.feed_forward import FeedForward
+from tlm_book.modes import evaluating
 from tlm_book.multi_head import CrossAttention
 from tlm_book.normalization import Normalization
 from tlm_book.positional_encoding import PositionalEncoding
@@ -341,14 +342,16 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "*batch m"],
         key_mask: Bool[Tensor, "*batch n"] | None = None,
     ) -> Float[Tensor, "N *batch h m n"]:
-        """The weights of cross-attention in every block and head: how much each target
-        row looks at each source row."""
+        """The weights of cross-attention in every block and head, without dropout: how
+        much each target row looks at each source row."""
         _expects_same_batch(source, target)
-        memory, found = self.encode(source, key_mask), []
-        y = self._rows("target", target, self.embedding)
-        for block in self.decoder:
-            found.append(block.attention_weights(y, memory, key_mask))
-            y = block(y, memory, key_mask)
+        found = []
+        with evaluating(self):
+            memory = self.encode(source, key_mask)
+            y = self._rows("target", target, self.embedding)
+            for block in self.decoder:
+                found.append(block.attention_weights(y, memory, key_mask))
+                y = block(y, memory, key_mask)
         return torch.stack(found)
 
     def spec_weights(self) -> dict[str, object]:

@@ -128,7 +128,7 @@ EXERCISES = [
     function(
         "a function `scale(n, g)`: the smallest c that is enough for any n scores whose largest is ahead by at least g",
         [(2, 1.0), (10, 1.0), (3, 0.2), (1000, 5.0), (5, 3.0)],
-        lambda n, g: sharp(n, g),
+        sharp,
         {
             "That is enough, but a little more than needed: the weight is 1 / (1 + others), not 1 − others.":
                 lambda n, g: np.log(100 * (n - 1)) / g,

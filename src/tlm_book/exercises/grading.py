@@ -268,7 +268,7 @@ def difference(got: Any, want: Any, tol: float = 1e-9) -> str:
 def _difference_of_numbers(got: Any, want: Any, tol: float) -> str:
     """`difference` for numbers and arrays: shape, transposition, sign, factor, shift, order, rows."""
     try:
-        if np.iscomplexobj(got) and np.any(np.imag(got)):
+        if np.iscomplexobj(got) and np.any(np.abs(np.imag(got)) > tol):
             return "it has an imaginary part, but real numbers are wanted"
         g, w = np.asarray(np.real(got) if np.iscomplexobj(got) else got, dtype=float), np.asarray(want, dtype=float)
     except (TypeError, ValueError):

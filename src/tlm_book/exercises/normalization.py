@@ -50,7 +50,7 @@ def shifted_rows(rng: np.random.Generator, n: int) -> tuple[np.ndarray]:
 
 
 def single(centre: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """The formula in float32 throughout, with sums taken one term after the other, as a machine takes them."""
+    """The formula in float32 throughout."""
     def f(X: np.ndarray) -> np.ndarray:
         u = centre(X)
         return u / (np.sqrt((u * u).mean(-1, keepdims=True)) + np.float32(1e-6))

@@ -112,7 +112,7 @@ EXERCISES = [
         "a function `fits(weights, ahead) -> bool`: is the convolution of rows i − 2 + ahead, i − 1 + ahead, i + ahead with"
         " these three weights autoregressive? (`ahead` is 0, 1 or 2)",
         [(tuple(map(float, w)), ahead) for w in itertools.product((0, 0.5), (0, 0.3), (0, -0.2)) for ahead in (0, 1, 2)],
-        lambda weights, ahead: does_not_look_ahead(weights, ahead),
+        does_not_look_ahead,
         {
             "A window that reaches beyond row i may still give no weight to what lies there.": lambda weights, ahead: ahead == 0,
             "Right for ahead = 0 and 1. With ahead = 2 two of the rows lie beyond row i.":
@@ -143,7 +143,7 @@ EXERCISES = [
     function(
         "a function `count(s, M)` that returns the four numbers, in this order: rowwise, indexed-rowwise, autoregressive, all",
         [(2, 2), (1, 3), (2, 1), (3, 1), (3, 2), (2, 3)],
-        lambda s, M: choices(s, M),
+        choices,
         {
             "A function of i rows has s^i possible inputs, not s·i.": counted(lambda s, i: s ** (s * i)),
             "Row i of an autoregressive operator may use row i itself: i + 1 rows, not i.": counted(lambda s, i: s ** s**i, before=0),

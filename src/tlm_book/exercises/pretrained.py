@@ -40,7 +40,7 @@ EXERCISES = [
         "a function `apart(C, h)` that cuts an array like `c_attn.weight`, of shape (d, 3d), as GPT-2 does, into W_Q, W_K and W_V, each of shape"
         " (h, d, k) with k = d / h",
         [(np.random.default_rng(h).normal(size=(4 * h, 12 * h)), h) for h in (3, 1, 2)],
-        lambda C, h: taken_apart(C, h),
+        taken_apart,
         {
             "Here the heads come first and the kinds second, which is right for one head only.":
                 lambda C, h: C.reshape(len(C), h, 3, -1).transpose(2, 1, 0, 3),

@@ -21,18 +21,35 @@ def _known(world: World, *names: str) -> None:
         _need(name in world.where, f"{name} has not been told of")
 
 
+def _is(name: str, *sorts: str) -> None:
+    _need(sort_of(name) in sorts, f"{name} is no {' or '.join(sorts)}")
+
+
+def _people(world: World, *names: str) -> None:
+    _known(world, *names)
+    for name in names:
+        _is(name, "person")
+
+
+def _objects(world: World, *names: str) -> None:
+    _known(world, *names)
+    for name in names:
+        _is(name, "thing", "container")
+
+
 def _new(world: World, name: str) -> None:
     _need(name not in world.where, f"{name} has been told of")
 
 
 def _together(world: World, who: str, other: str) -> None:
-    _known(world, who, other)
+    _people(world, who, other)
     _need(who != other, f"{who} is one person")
     _need(world.where[who] == world.where[other], f"{who} is in another place than {other}")
 
 
 def _within_reach(world: World, who: str, container: str) -> None:
-    _known(world, who, container)
+    _people(world, who)
+    _known(world, container)
     _need(sort_of(container) == "container", f"nothing can be in the {container}")
     _need(world.where[container] in (who, world.where[who]), f"the {container} is not where {who} is")
 
@@ -42,7 +59,8 @@ def _not_alone(world: World, name: str, too: bool) -> None:
 
 
 def _has(world: World, who: str, what: str) -> None:
-    _known(world, who, what)
+    _people(world, who)
+    _objects(world, what)
     _need(world.where[what] == who, f"{who} does not have the {what}")
 
 
@@ -73,6 +91,7 @@ class Stays(Event):
 
     def happen(self, world: World) -> None:
         _new(world, self.who)
+        _is(self.who, "person")
         _need(sort_of(self.place) == "place", f"{self.place} is no place")
         world.where[self.who] = self.place
         _not_alone(world, self.who, self.too)
@@ -92,6 +111,7 @@ class Lies(Event):
 
     def happen(self, world: World) -> None:
         _new(world, self.what)
+        _is(self.what, "thing", "container")
         _need(sort_of(self.where) in ("place", "container"), f"{self.where} is neither a place nor a container")
         if sort_of(self.where) == "container":
             _known(world, self.where)
@@ -112,8 +132,9 @@ class Holds(Event):
     colour: str = ""
 
     def happen(self, world: World) -> None:
-        _known(world, self.who)
+        _people(world, self.who)
         _new(world, self.what)
+        _is(self.what, "thing", "container")
         world.where[self.what] = self.who
         if self.colour:
             world.colour[self.what] = self.colour
@@ -131,7 +152,7 @@ class Goes(Event):
     how: str = ""
 
     def happen(self, world: World) -> None:
-        _known(world, self.who)
+        _people(world, self.who)
         _need(sort_of(self.place) == "place", f"{self.place} is no place")
         _need(world.where[self.who] != self.place, f"{self.who} is there already")
         world.where[self.who] = self.place
@@ -174,7 +195,8 @@ class Takes(Event):
     place: str = ""
 
     def happen(self, world: World) -> None:
-        _known(world, self.who, self.what)
+        _people(world, self.who)
+        _objects(world, self.what)
         _need(world.where[self.what] == world.where[self.who], f"the {self.what} does not lie where {self.who} is")
         _need(self.place in ("", world.where[self.who]), f"{self.who} is elsewhere")
         world.where[self.what] = self.who
@@ -190,7 +212,7 @@ class TakesOut(Event):
 
     def happen(self, world: World) -> None:
         _within_reach(world, self.who, self.container)
-        _known(world, self.what)
+        _objects(world, self.what)
         _need(world.where[self.what] == self.container, f"the {self.what} is not in the {self.container}")
         world.where[self.what] = self.who
 
@@ -275,7 +297,7 @@ class Asks(Event):
 
     def happen(self, world: World) -> None:
         _together(world, self.who, self.other)
-        _known(world, self.what)
+        _objects(world, self.what)
 
 
 @dataclass(frozen=True)
@@ -286,7 +308,7 @@ class Tells(Event):
     where: str
 
     def happen(self, world: World) -> None:
-        _known(world, self.who)
+        _people(world, self.who)
         asked = world.last
         _need(isinstance(asked, Asks) and asked.other == self.who, f"nobody has just asked {self.who}")
         assert isinstance(asked, Asks)
@@ -305,7 +327,7 @@ class IsAt(Event):
     too: bool = False
 
     def happen(self, world: World) -> None:
-        _known(world, self.who)
+        _people(world, self.who)
         _need(world.where[self.who] == self.place, f"{self.who} is elsewhere")
         _not_alone(world, self.who, self.too)
 
@@ -319,7 +341,7 @@ class IsIn(Event):
     too: bool = False
 
     def happen(self, world: World) -> None:
-        _known(world, self.what)
+        _objects(world, self.what)
         _need(world.where[self.what] == self.where, f"the {self.what} is elsewhere")
         _not_alone(world, self.what, self.too)
 
@@ -335,7 +357,7 @@ class Feels(Event):
     mood: str
 
     def happen(self, world: World) -> None:
-        _known(world, self.who)
+        _people(world, self.who)
         world.mood[self.who] = self.mood
 
 
@@ -347,7 +369,8 @@ class Wants(Event):
     what: str
 
     def happen(self, world: World) -> None:
-        _known(world, self.who, self.what)
+        _people(world, self.who)
+        _objects(world, self.what)
         _need(world.where[self.what] != self.who, f"{self.who} has the {self.what}")
         world.wish[self.who] = self.what
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from tlm_book.checks import expects_several
+from tlm_book.checks import expects, expects_several
 from tlm_book.inference import generate
 from tlm_book.loss import shift
 from tlm_book.modes import evaluating
@@ -40,6 +40,7 @@ class Writing(NamedTuple):
 def judged(texts: Sequence[str]) -> Writing:
     """The findings in these stories, read by `proofread`. A question that cannot be asked counts as a sentence that is not grammatical."""
     expects_several("texts", texts, "a list of stories", Sequence)
+    expects(len(texts) > 0, "texts", "none", "at least one story")
     verdicts = [proofread(text) for text in texts]
     faults = [fault for v in verdicts for fault in v.faults]
     of_kind = {kind: sum(f.kind == kind for f in faults) for kind in ("grammar", "answer")}

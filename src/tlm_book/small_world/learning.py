@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tlm_book.checks import expects, expects_numbers, expects_positive, expects_whole
 from tlm_book.files import free_folder, new_file
 from tlm_book.loss import shift
+from tlm_book.modes import evaluating
 from tlm_book.onednn import quick_products
 from tlm_book.small_world.judging import rightly_answered
 from tlm_book.small_world.lessons import (
@@ -106,7 +107,8 @@ def _rightly_copied(model: TransformerLM, tokenizer: Tokenizer, chance: random.R
     rows = [copied(64, len(tokenizer), chance) for _ in range(16)]
     device = next(model.parameters()).device
     x, weights = (torch.tensor(part, device=device) for part in zip(*rows))
-    hits = model.eval()(shift(x, tokenizer.start)).argmax(-1) == x
+    with evaluating(model):
+        hits = model(shift(x, tokenizer.start)).argmax(-1) == x
     return hits[weights > 0].tolist()
 
 

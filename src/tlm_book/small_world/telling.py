@@ -11,6 +11,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_several,
     expects_whole,
+    is_whole,
 )
 from tlm_book.small_world.language import BEFORE, Named, Pattern, fill, patterns
 from tlm_book.small_world.questions import QUESTIONS, answer, askable
@@ -372,8 +373,9 @@ def story(level: Level | int, rng: random.Random) -> str:
     Where was the quill? In the forest.
     Who had the nut? Astrid.
     """
-    expects(isinstance(level, (int, Level)), "level", type(level).__name__, "a number or a Level", TypeError)
-    if isinstance(level, int):
+    expects(is_whole(level) or isinstance(level, Level), "level", type(level).__name__, "a number or a Level", TypeError)
+    expects(isinstance(rng, random.Random), "rng", type(rng).__name__, "a random.Random", TypeError)
+    if not isinstance(level, Level):
         expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
         level = LEVELS[level]
     for name, (low, high) in _RANGES.items():
@@ -405,7 +407,7 @@ def _asked(stage: _Stage) -> list[str]:
     return list(lines)
 
 
-def stories(count: int, seed: int, levels: Sequence[Level | int] = tuple(range(len(LEVELS)))) -> list[str]:
+def stories(count: int, seed: int = 0, levels: Sequence[Level | int] = tuple(range(len(LEVELS)))) -> list[str]:
     """Stories of these levels, mixed; the same seed gives the same. ValueError for a count below 1, and for no levels;
     TypeError for a seed that is not a whole number, and for a single level outside a list."""
     expects_positive(count=count)

@@ -40,7 +40,7 @@ def tempered(
     """p_τ = softmax(z / τ). ValueError unless τ > 0. (T-temper)"""
     wants = "a number > 0; greedy decoding is the limit 0"
     expects(temperature > 0, "temperature", temperature, wants)
-    return softmax(z[None] / temperature)[0]
+    return softmax((z - z.max())[None] / temperature)[0]
 
 
 @shaped

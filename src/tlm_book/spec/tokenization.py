@@ -17,6 +17,8 @@ __all__ = [
     "learn_from",
     "learn",
     "vocabulary",
+    "END_OF_WORD",
+    "END_OF_DOCUMENT",
     "base_vocabulary",
     "first_tokens",
     "apply_merges",

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import shaped
+from tlm_book.checks import expects_tokens, shaped
 
 __all__ = [
     "bigram_table",
@@ -22,8 +22,9 @@ def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
     """p(b | a) in row a and column b, from the counts in x by absolute discounting.
-    (T-bigram)
+    (T-bigram) IndexError for a token outside the vocabulary.
     """
+    expects_tokens("x", x, V)
     C = np.zeros((V, V))
     for a, b in zip(x[:-1], x[1:]):
         C[a, b] += 1
@@ -59,8 +60,9 @@ def kneser_ney(
     x: Int[np.ndarray, "N"], V: int, h: tuple[int, ...], order: int | None = None
 ) -> Float[np.ndarray, "V"]:
     """p_k(· | h) with k = len(h) + 1 in the model of the given order, by default k.
-    (T-kneser-ney)
+    (T-kneser-ney) IndexError for a token outside the vocabulary.
     """
+    expects_tokens("x", x, V)
     k = len(h) + 1
     text = [int(token) for token in x]
     if order in (None, k):

@@ -238,6 +238,16 @@ def visible(token: str) -> str:
     return shown or "∅"
 
 
+def shown_token(token: str | bytes) -> str:
+    """The token as visible text; bytes that are not text as their numbers."""
+    if isinstance(token, str):
+        return visible(token)
+    try:
+        return visible(token.decode())
+    except UnicodeDecodeError:
+        return "".join(f"‹{byte:02X}›" for byte in token)
+
+
 def visible_line(text: str) -> str:
     """A title or a label as visible text: as `visible`, but spaces between words stay spaces."""
     shown = visible(text)

@@ -12,8 +12,8 @@ from tlm_book.viewer.base import (
     kind,
     module,
     shown_title,
+    shown_token,
     table,
-    visible,
 )
 from tlm_book.viewer.drawn import tokens as drawn_tokens
 
@@ -111,7 +111,7 @@ def merge_stepper(
     for key, numbers in (("rank", ranks), ("count", counts)):
         for merge, value in zip(merges, _numbers(f"{key}s", numbers, len(merges))):
             merge[key] = value
-    shown = [_shown(token) for token in names]
+    shown = [shown_token(token) for token in names]
     return MergeStepper(data={"names": shown, "start": start, "merges": merges, "title": title})
 
 
@@ -169,13 +169,3 @@ def _numbers(argument: str, numbers: Sequence[int] | None, n: int) -> list[int]:
     for x in numbers:
         expects_positive(**{argument: x + 1 if isinstance(x, int) and not isinstance(x, bool) else x})
     return numbers
-
-
-def _shown(token: Token) -> str:
-    """The token as visible text; bytes that are not text as their numbers."""
-    if isinstance(token, str):
-        return visible(token)
-    try:
-        return visible(token.decode())
-    except UnicodeDecodeError:
-        return "".join(f"‹{byte:02X}›" for byte in token)

@@ -14,7 +14,8 @@ function answerEnds({ texts, start }, longest) {
 // The longest word of the answer that stands in the text, too (no plain one), and the head, of those that are not off, that gave it the largest weight in the row that
 // wrote it; null without such a word.
 function finder({ tokens, weights }, from, texts, off) {
-  const word = (token) => texts[token].trim().toLowerCase(), within = new Set(tokens.slice(0, from).map(word));
+  const shown = (token) => new TextDecoder().decode(Uint8Array.from(texts[token], (c) => c.charCodeAt(0))).trim();
+  const word = (token) => shown(token).toLowerCase(), within = new Set(tokens.slice(0, from).map(word));
   let row = -1, longest = 1;
   for (let r = from; r < tokens.length; r++) {
     const said = word(tokens[r]);
@@ -27,7 +28,7 @@ function finder({ tokens, weights }, from, texts, off) {
     const weight = places.reduce((sum, j) => sum + (a[j] ?? 0), 0);
     if (weight > best.weight && !off.has(`${block}.${head}`)) best = { weight, block, head };
   }));
-  return best.weight < 0 ? null : { ...best, seen: weights[row][best.block][best.head], row, word: texts[tokens[row + 1]].trim() };
+  return best.weight < 0 ? null : { ...best, seen: weights[row][best.block][best.head], row, word: shown(tokens[row + 1]) };
 }
 
 // The answer that a prepared story has; undefined for a story or a question of the reader's own.

@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import Picture, visible
+from tlm_book.viewer.base import Picture, shown_token
 from tlm_book.viewer.playground.pack import pack
 
 __all__ = ["OfModel", "data_of", "prepared"]
@@ -111,12 +111,5 @@ def _expects_model(model: Any, tokenizer: Any) -> None:
 
 def _vocabulary(tokenizer: Any) -> dict[str, Any]:
     texts = [tokenizer.token_bytes(token).decode("latin-1") for token in range(len(tokenizer))]
-    shown = [_shown(tokenizer.token_bytes(token)) for token in range(len(tokenizer))]
+    shown = [shown_token(tokenizer.token_bytes(token)) for token in range(len(tokenizer))]
     return {"pattern": tokenizer.pattern, "merges": [list(pair) for pair in tokenizer.merges], "texts": texts, "shown": shown, "start": tokenizer.start}
-
-
-def _shown(token: bytes) -> str:
-    try:
-        return visible(token.decode("utf-8"))
-    except UnicodeDecodeError:
-        return "".join(f"‹{byte:02X}›" for byte in token)

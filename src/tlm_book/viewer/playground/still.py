@@ -54,7 +54,7 @@ def looked(model: Any, tokenizer: Any, story: str, question: str, off: Collectio
         A = model.attention_weights(torch.tensor(tokens, device=place)).cpu()
     words = [tokenizer.token_bytes(token).decode(errors="replace").strip().lower() for token in tokens]
     wanted = max((word for word in words[asked:] if word in words[:asked] and word not in PLAIN), key=len, default="")
-    if len(wanted) < 2:
+    if len(wanted) < 2 or len(set(off)) == A.shape[0] * A.shape[1]:
         return Looked(tokens, asked, told, cut=cut)
     row = asked - 1 + words[asked:].index(wanted)
     shares = A[:, :, row, [j for j in range(asked) if words[j] == wanted]].sum(-1)
