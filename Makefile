@@ -78,9 +78,9 @@ export: $(READY)
 execute: export
 	$(BIN)/python book/_tools/execute.py $(if $(FRESH),--fresh) $(ONLY)
 
-# Imitations of other machines: see IMITATIONS in the script.
+# Imitations of other machines: see IMITATIONS in the script. (make itself has a variable AS.)
 portable: $(READY)
-	$(BIN)/python book/_tools/portable.py $(ONLY) $(if $(AS),--as $(AS))
+	$(BIN)/python book/_tools/portable.py $(ONLY) $(if $(filter command,$(origin AS)),--as $(AS))
 
 serve: book
 	$(BIN)/python book/_tools/serve.py

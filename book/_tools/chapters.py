@@ -1,7 +1,9 @@
 """What the tools and tests know about the book: its chapters in order, their cells, the address in `_config.yml`."""
 
+import difflib
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,14 @@ def chapters() -> list[str]:
 def table_of_contents() -> list[str]:
     """Names of all notebooks, the landing page first."""
     return ["index", *chapters()]
+
+
+def chosen(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """These names, or all that are known if there is none. SystemExit for one that is not known, which suggests the nearest."""
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"got {name}, want names of chapters in _toc.yml; did you mean {difflib.get_close_matches(name, known, 1, 0)[0]}?")
+    return list(names or known)
 
 
 def notebook_path(name: str) -> Path:

@@ -13,7 +13,15 @@ import sys
 
 import nbformat
 from agreement import kept
-from chapters import BOOK, ROOT, install_cell, notebook_path, read, table_of_contents
+from chapters import (
+    BOOK,
+    ROOT,
+    chosen,
+    install_cell,
+    notebook_path,
+    read,
+    table_of_contents,
+)
 from forked_kernels import use_forks
 from nbclient import NotebookClient
 
@@ -77,7 +85,7 @@ def main() -> None:
     names = [name for name in sys.argv[1:] if name != "--fresh"]
     os.environ["TLM_BOOK_ALL_SEEDS"] = "1"
     use_forks()
-    for name in names or table_of_contents():
+    for name in chosen(names, table_of_contents()):
         execute(name, fresh="--fresh" in sys.argv[1:])
 
 

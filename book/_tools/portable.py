@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import nbformat
 from agreement import differences, texts, without_numbers
-from chapters import BOOK, read, table_of_contents
+from chapters import BOOK, chosen, read, table_of_contents
 from forked_kernels import use_forks
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--as", dest="machines", nargs="+", choices=IMITATIONS, default=list(IMITATIONS), metavar="NAME", help=", ".join(IMITATIONS))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    chapters = options.chapters or table_of_contents()
+    chapters = chosen(options.chapters, table_of_contents())
     seen: list[Seen] = []
     with ProcessPoolExecutor(options.workers, initializer=use_forks) as pool:
         longest = sorted(chapters, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))

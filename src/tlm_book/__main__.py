@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import inspect
 import os
 import re
 import signal
@@ -153,7 +154,7 @@ def audit(options: dict[str, Any]) -> tuple[str, int]:
 
 def _audited(options: dict[str, Any]) -> tuple[str, int]:
     from tlm_book.auditing import audit
-    from tlm_book.checks import expects
+    from tlm_book.checks import expects, expects_names
 
     path, _, name = options.pop("factory").partition(":")
     try:
@@ -168,6 +169,7 @@ def _audited(options: dict[str, Any]) -> tuple[str, int]:
     expects(isinstance(made, tuple) and len(made) in (2, 3), "factory", type(made).__name__, "(model, inputs) or (model, inputs, options)")
     model, inputs, more = made if len(made) == 3 else (*made, {})
     expects(isinstance(more, Mapping), "factory", f"options of type {type(more).__name__}", "a dictionary of them")
+    expects_names(more, [*inspect.signature(audit).parameters][2:])
     given = {"progress": not options.pop("quiet"), **more} | {key: value for key, value in options.items() if value}
     report = audit(model, inputs, **given)
     return str(report), int(not report.ok)

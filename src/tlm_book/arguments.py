@@ -188,7 +188,7 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
     generate = commands.add_parser("generate", help="continue a text")
-    generate.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model)")
+    generate.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model of the essays)")
     generate.add_argument("--prompt", type=_text, default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
     generate.add_argument("--temperature", type=_NOT_NEGATIVE, default=0.8, help="0 takes the likeliest token each time (default: 0.8)")
@@ -206,13 +206,13 @@ def arguments() -> argparse.ArgumentParser:
     export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
 
     page = commands.add_parser("page", help="make a page on which a model answers as you type", description="One HTML file that contains the model and computes its scores, its attention and its next token at every keystroke; it needs no network.")
-    page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model)")
+    page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model of the essays)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
     page.add_argument("--text", type=_text, default="", help="the text at first (default: none)")
     page.add_argument("--title", type=_text, help="the page's title")
 
     audit = commands.add_parser("audit", help="test whether a model sees the future; status 1 if it does")
-    audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs) or (model, inputs, options)")
+    audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs), or (model, inputs, options) with a dictionary of further arguments of tlm_book.audit")
     audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="a further attention back end to try; may be repeated")
     audit.add_argument("--length", action="append", type=_POSITIVE, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
     audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
@@ -221,7 +221,7 @@ def arguments() -> argparse.ArgumentParser:
     prove = commands.add_parser("prove", help="prove that a model never looks ahead, checked by Coq; status 1 if there is no proof")
     proved = prove.add_mutually_exclusive_group(required=True)
     proved.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
-    proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings: {', '.join(PRESETS)}")
+    proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings, with 1,000 tokens: {', '.join(PRESETS)}")
     prove.add_argument("--out", metavar="FILE", type=_new_file, help="write the certificate here: a file that does not exist yet")
     return parser
 

@@ -66,6 +66,7 @@ def with_suggestions(kind: type[Kind]) -> type[Kind]:
         return object.__new__(cls)
 
     made.__new__ = new
+    made.__signature__ = inspect.Signature([*inspect.signature(made.__init__).parameters.values()][1:])  # for help() and editors
     return kind
 
 

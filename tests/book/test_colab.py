@@ -27,7 +27,7 @@ from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PAGES = os.environ.get("ONLY", "").split() or book.table_of_contents()
+PAGES = book.chosen(os.environ.get("ONLY", "").split(), book.table_of_contents())
 # What Colab had at the beginning of 2025 (its list of packages is public): installing the package may replace none of these.
 COLAB = {"torch": "2.5.1", "numpy": "1.26.4", "matplotlib": "3.8.0", "sympy": "1.13.1", "tqdm": "4.66.6", "networkx": "3.4.2",
          "regex": "2024.9.11", "xarray": "2024.10.0", "ipywidgets": "7.7.1", "safetensors": "0.4.5"}  # fmt: skip

@@ -273,4 +273,5 @@ def test_nearly_right_numbers_are_said_to_be_so_and_whole_ones_have_to_be_exact(
     assert not check("pretrained-3", (6_230_444_800 - 4 * 3200, 0.052)) and check("pretrained-3", (6_230_444_800, 0.052))
     assert "imaginary" in check("encoder_decoder-6", np.array([522 + 3j])).hint
     assert check("normalization-8", np.array([1, -1, 1, 1]) + 1e-17j)  # as rounding leaves it
+    assert "None" in check("overview-1", None).hint
     assert "Weights of two layers" in check("feed_forward-1", (np.ones((1, 1)),) * 4).hint

@@ -206,3 +206,17 @@ def test_a_chapter_is_edited_as_text_with_the_commands_as_typed(tmp_path):
 def test_every_file_that_the_makefile_names_is_there():
     named = re.findall(r"(?:benchmarks|book/_tools|tests)/[\w/]+\.py", (book.ROOT / "Makefile").read_text(encoding="utf-8"))
     assert len(named) > 20 and [name for name in named if not (book.ROOT / name).is_file()] == []
+
+
+def test_a_command_says_which_chapters_there_are():
+    known = book.table_of_contents()
+    assert book.chosen([], known) == known and book.chosen(["loss"], known) == ["loss"]
+    with pytest.raises(SystemExit, match="got attentoin, want names of chapters in _toc.yml; did you mean attention?"):
+        book.chosen(["loss", "attentoin"], known)
+
+
+@pytest.mark.parametrize(("arguments", "end"), [([], "portable.py"), (["AS=old avx2", "ONLY=heads"], "portable.py heads --as old avx2")])
+def test_the_machines_to_imitate_are_those_that_are_named(arguments, end):
+    """make has a variable AS of its own."""
+    shown = subprocess.run(["make", "-n", "READY=", "portable", *arguments], cwd=book.ROOT, capture_output=True, text=True, check=True).stdout
+    assert " ".join(shown.split()).endswith(end)

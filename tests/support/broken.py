@@ -131,4 +131,4 @@ def measure(only: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(1 if measure(sys.argv[1:]) else 0)
+    sys.exit(1 if measure(sys.argv[1:] and book.chosen(sys.argv[1:], book.table_of_contents())) else 0)

@@ -452,7 +452,7 @@ def changed_table(keys: list[tuple[str, str, str, str]]) -> str:
 
 def main() -> None:
     if sys.argv[1:] != ["--table"]:
-        measure_chapters(sys.argv[1:] or book.chapters())
+        measure_chapters(book.chosen(sys.argv[1:], book.chapters()))
     PAGE.write_text(page(read_json(RESULTS, {}), reasons()), encoding="utf-8")
     print("wrote", PAGE.relative_to(book.ROOT))
 

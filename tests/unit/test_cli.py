@@ -300,6 +300,7 @@ def models(tmp_path_factory):
         "def boom(): raise RuntimeError('of its own')\n"
         "def wide(): return nn.Linear(3, 4), torch.randn(1, 5, 4)\n"
         "def third(): return nn.Linear(4, 4), torch.randn(1, 5, 4), 'mode'\n"
+        "def misspelled(): return nn.Linear(4, 4), torch.randn(1, 5, 4), {'lenghts': [3]}\n"
         "def leaving(): raise SystemExit(1)\n"
         "def spread(): import sibling; return sibling.Model(), torch.randn(1, 5, 4)\n"
     )
@@ -346,6 +347,7 @@ def test_a_factory_and_its_model_import_from_the_folder_where_they_stand(models)
         (["mine:boom"], ["mine:boom, which raised RuntimeError: of its own", "(model, inputs)"]),
         (["mine:leaving"], ["mine:leaving, which raised SystemExit: 1"]),
         (["mine:third"], ["MODULE:FACTORY: got options of type str", "a dictionary"]),
+        (["mine:misspelled"], ["lenghts: got an unknown argument", "did you mean lengths?"]),
         (["unreadable:model"], ["MODULE:FACTORY: got unreadable:model (SyntaxError", "imported"]),
         (["dividing:model"], ["MODULE:FACTORY: got dividing:model (ZeroDivisionError", "imported"]),
         (["mine:wide"], ["inputs", "cannot be multiplied"]),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tlm_book.spec
+from tlm_book.encoder_decoder import EncoderDecoderConfig
 from tlm_book.spec import attention as s_attention
 from tlm_book.spec import decoder_block as s_decoder_block
 from tlm_book.spec import encoder_decoder as s_encoder_decoder
@@ -31,6 +32,7 @@ from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import word_vectors as s_word_vectors
 from tlm_book.training import TrainConfig
+from tlm_book.transformer_lm import Config
 
 CHANCE = np.random.default_rng(7)
 n, d, k, f, V, h = 4, 6, 3, 5, 7, 2
@@ -359,3 +361,8 @@ def test_the_defaults_compute_the_definition(chapter):
 
 def test_numbers_inside_a_pair_become_pythons_own():
     assert [type(beta) for beta in TrainConfig(betas=(np.float64(0.5), np.float64(0.25))).betas] == [float, float]
+
+
+def test_help_shows_the_settings_with_their_defaults():
+    for kind, first in ((TrainConfig, "(steps: int = 1000, "), (Config, "(vocab_size: int, d_model: int = 512, "), (EncoderDecoderConfig, "(vocab_size: int, d_model: int = 512, ")):
+        assert str(inspect.signature(kind)).startswith(first)

@@ -733,10 +733,13 @@ def test_without_a_network_the_error_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")  # beside which there is no x
-    with pytest.raises(ConnectionError, match=r"name_or_folder: got 'openai-community/gpt2' and no such files from the hub \(\['no connection'\]\), want a network"):
+    with pytest.raises(ConnectionError, match=r"name_or_folder: got 'openai-community/gpt2', which is no folder here, and no such files from the hub \(no connection\), want a network"):
         load_gpt2("openai-community/gpt2")
     with pytest.raises(ConnectionError):
         load_marian("Helsinki-NLP/opus-mt-fr-en")
+    with monkeypatch.context() as without, pytest.raises(ImportError, match=r"name_or_folder: got 'gpt-2', which is no folder here, and, to fetch it, huggingface_hub: got no such"):
+        without.setitem(sys.modules, "huggingface_hub", None)
+        load_gpt2("gpt-2")
     for name in (tmp_path / "none", "./none", "a/b/c", "../x"):
         with pytest.raises(FileNotFoundError, match="name_or_folder: got .*, want a folder, or a name on the hub"):
             load_gpt2(name)

@@ -45,6 +45,12 @@ def test_a_text_of_one_token_has_no_pair():
     assert np.allclose(bigram_log_probs(one, none, one, 3, 0.5), np.log(1 / 3))
 
 
+def test_a_long_text_without_blank_lines_is_cut_at_line_ends():
+    lines = [f"This is line {i}, of a few words." for i in range(300)]
+    documents = split_text("\n".join(lines))
+    assert len(documents) > 10 and [line for text in documents for line in text.split("\n") if line] == lines
+
+
 def test_a_mark_at_the_end_is_not_learned():
     paragraphs = [f"This is paragraph {i}, of a few words." for i in range(60)]
     plain = split_text("\n\n".join(paragraphs))

@@ -452,7 +452,7 @@ def test_the_scale_of_a_drawing():
 
 WITHOUT_WIDGETS = """
 import sys
-sys.modules["anywidget"] = None
+sys.modules["anywidget"] = sys.modules["traitlets"] = None
 import matplotlib
 import torch
 from tlm_book import Config, Tokenizer, TransformerLM, audit, derive
@@ -474,7 +474,7 @@ for name in viewer.__all__[:-1]:
         assert "pip install 'tlm_book[viewer]'" in str(error), error
     else:
         raise AssertionError(f"{name} was imported without widgets")
-del sys.modules["anywidget"]  # installed meanwhile
+del sys.modules["anywidget"], sys.modules["traitlets"]  # installed meanwhile
 from tlm_book.viewer import attention, show
 print(show(model, tokenizer, "ab"), attention(["a"], [[1.0]]), viewer.attention is attention)
 """

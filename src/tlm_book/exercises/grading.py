@@ -200,6 +200,8 @@ def value(
     wanted = functools.cache(reference)  # computed once, however many answers are tried
 
     def judge(answer: Any) -> str:
+        if answer is None:
+            return "The answer is None. Does the function that made it return something?"
         near = max(tol, precision(answer))
         with contextlib.suppress(TypeError, ValueError):
             answer = answer if through is None else through(plain(answer))

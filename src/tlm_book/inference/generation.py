@@ -4,6 +4,7 @@ Written by hand.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from tlm_book.checks import (
     expects,
+    expects_names,
     expects_one_of,
     expects_shape,
     expects_switches,
@@ -79,7 +81,7 @@ def generate(
         texts = list(rows.reshape(rows.shape[:-1].numel(), rows.shape[-1]))
     ends = _ends(model, start, stop)
     read = _readable(model, texts, n_new, start, on_overflow)
-    sampler = Sampler(**choices)
+    sampler = _sampler(choices)
     reader = TextReader(model, read, start, compile, products, weights)
     new = list(_written(reader, n_new, sampler, ends, generator))
     added = torch.stack(new, 1) if new else read[0].new_zeros(len(read), 0)
@@ -112,7 +114,7 @@ def stream(
     ends = _ends(model, start, stop)
     read = _readable(model, [_text(model, tokens)], n_new, start, on_overflow)
     reader = TextReader(model, read, start, compile, products, weights)
-    new = _written(reader, n_new, Sampler(**choices), ends, generator)
+    new = _written(reader, n_new, _sampler(choices), ends, generator)
     return (int(token) for token in new)
 
 
@@ -143,6 +145,15 @@ def _expects_ways(generator: Any, compile: Any) -> None:
     """TypeError for a source of numbers that is none, and unless `compile` is True or False."""
     expects(generator is None or isinstance(generator, torch.Generator), "generator", repr(generator), "a torch.Generator or None", TypeError)
     expects_switches(compile=compile)
+
+
+OTHERS = ("start", "stop", "generator", "on_overflow", "compile", "products", "weights")  # what may be named beside a sampler's fields
+
+
+def _sampler(choices: dict[str, Any]) -> Sampler:
+    """The sampler with these choices; TypeError for a name that `generate` does not take."""
+    expects_names(choices, [*(field.name for field in fields(Sampler)), *OTHERS])
+    return Sampler(**choices)
 
 
 def _is_text(tokens: Any) -> bool:

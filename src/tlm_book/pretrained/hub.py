@@ -64,11 +64,15 @@ def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is available only
     as a pickle, ConnectionError if it cannot be fetched.
     """
-    hub = library("huggingface_hub", "pretrained")
+    try:
+        hub = library("huggingface_hub", "pretrained")
+    except ImportError as error:
+        raise ImportError(f"name_or_folder: got {name!r}, which is no folder here, and, to fetch it, {error}") from error
     try:
         place = download(hub, name, [WEIGHTS, INDEX, *files], revision)
     except Exception as error:  # the underlying libraries raise many kinds of errors
-        got = f"{name!r} and no such files from the hub ({str(error).splitlines()[:1]})"
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        got = f"{name!r}, which is no folder here, and no such files from the hub ({said})"
         wants = "a network and a model's name on the hub, or a folder with its files"
         raise ConnectionError(f"name_or_folder: got {got}, want {wants}") from error
     expects(has_weights(place), "name_or_folder", f"{name!r} without {WEIGHTS}", NO_PICKLE)

@@ -83,6 +83,7 @@ def _kind_of(config: Config) -> str:
     nearest = min(differ, key=lambda kind: len(differ[kind]))
     name = differ[nearest][0] if differ[nearest] else "d_head"
     wants = f"{getattr(like[nearest], name)!r}, as in the models that transformers has of the preset {nearest!r} (train --preset {nearest})"
+    wants += f"; {', '.join(differ[nearest][1:])} differ, too" if differ[nearest][1:] else ""
     refuse(f"model.config.{name}", repr(getattr(config, name)), wants)
 
 

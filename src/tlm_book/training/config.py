@@ -40,7 +40,7 @@ class TrainConfig:
     token_noise           share of the tokens that are replaced by random ones in what the model reads
     seed                  seed of the split, the initial weights, the batches, the noise and dropout
     eval_every            steps between two measurements on the held-out text
-    validation            fraction of the documents that is held out
+    validation            fraction of the documents that is held out; of a few documents in a file it may be more
     dtype                 "float32", or "bfloat16" for matrix products, and the rows between the blocks, in that type (autocast)
     grad_accum_steps      number of parts of a batch, which are processed one after another
     products              torch's library for products of matrices in float32 on a CPU (not compiled): "linear", the usual one; "onednn"; "auto", onednn
@@ -81,7 +81,7 @@ class TrainConfig:
             ("grad_accum_steps", self.grad_accum_steps <= self.batch_size, f"at most batch_size = {self.batch_size}"),
             ("lr", 0 < self.lr < math.inf, "a finite number > 0"),
             ("min_lr", 0 <= self.min_lr <= 1, "a fraction of lr, from 0 to 1"),
-            ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to steps = {self.steps}"),
+            ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to steps = {self.steps} (without a choice it is 50)"),
             ("weight_decay", self.weight_decay >= 0, "a number ≥ 0"),
             ("betas", _two_shares(self.betas), "two numbers in [0, 1)"),
             ("clip", self.clip > 0, "a number > 0"),

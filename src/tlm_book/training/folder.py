@@ -103,6 +103,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     with other names or shapes, of several types, of fewer than 16 bits or with numbers that are not finite, and if a table of computed positions would
     be far larger than the weights. No code is run from any file.
     """
+    expects(isinstance(folder, str | os.PathLike), "folder", repr(folder), "a text or a path", TypeError)
     path, chosen = Path(folder), choose_device(device)
     wants = "a folder that `save` wrote"
     expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)

@@ -198,10 +198,21 @@ def _keeper(
     """Where the run keeps its states; errors as in `train`."""
     b, R = run["training"]["batch_size"], dist.world_size
     expects(b % R == 0, "batch_size", b, f"a multiple of the {R} processes")
+    right = folder is None or isinstance(folder, str | os.PathLike)
+    expects(right, "folder", repr(folder), "a text or a path", TypeError)
     if folder is not None:
         return OnDisk(Path(folder), run, dist, keep)
     expects(R == 1, "folder", folder, f"one through which {R} processes share a run")
     return InMemory()
+
+
+def _expects_long(
+    argument: str, tokens: Int[Tensor, "N"], least: int, name: str | None = None
+) -> None:
+    """Check that this is one text of so many tokens at least."""
+    expects_text(argument, tokens)
+    long, got = len(tokens) >= least, f"{len(tokens) or 'no'} tokens"
+    expects(long, argument, got, f"at least {f'{name} = ' if name else ''}{least}")
 
 
 def train(
@@ -221,8 +232,9 @@ def train(
     plot: bool | str | os.PathLike[str] = False,
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """A new model, trained on windows of max_len tokens, with the weights that were
-    best on the held-out tokens. (T-reproducible, T-resume, T-data-parallel)
+    """A `Result`, whose `.model` is a new model, trained on windows of max_len tokens,
+    with the weights that were best on the held-out tokens. (T-reproducible, T-resume,
+    T-data-parallel)
 
     From files of text to a model in a folder: `train_files`.
 
@@ -246,8 +258,12 @@ def train(
     checkpoint. `Diverged`, also a ValueError, if the loss is no longer finite: its
     `.result` holds the best weights until then. Existing checkpoints stay.
     """
-    expects_text("train_tokens", train_tokens)
-    expects_text("validation_tokens", validation_tokens)
+    got = type(config).__name__, type(model_config).__name__
+    expects(isinstance(config, TrainConfig), "config", got[0], "a TrainConfig", TypeError)
+    right = isinstance(model_config, Config)
+    expects(right, "model_config", got[1], "a Config", TypeError)
+    _expects_long("train_tokens", train_tokens, model_config.max_len, "max_len")
+    _expects_long("validation_tokens", validation_tokens, 1)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
     sizes = {"tokens": len(train_tokens), "held out": len(validation_tokens)}

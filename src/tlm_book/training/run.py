@@ -135,7 +135,7 @@ class RunReport:
         if self.n_files is None or self.n_files == self.documents:
             return []
         files = "one file" if self.n_files == 1 else f"{self.n_files} files"
-        return [f"      ({files}, cut into documents at <|endoftext|> or form feeds where there are any, else between paragraphs)"]
+        return [f"      ({files}, cut into documents at <|endoftext|> or form feeds where there are any, else between paragraphs, long ones at line ends)"]
 
 
 COUNTED = 20_000_000  # the tables count at most this many tokens
@@ -354,7 +354,7 @@ def train_files(
     with dist_context(device) as dist, _nothing_left_if_new(folder, dist):
         if dist.rank == 0:
             work = f"{str(folder)!r}, an interrupted run"
-            expects(resume or not folder.exists(), "folder", work, "none, or to resume it", FileExistsError)
+            expects(resume or not folder.exists(), "folder", work, "none, or resume=True to go on with it", FileExistsError)
             if known == out:
                 expects_own(folder)
                 shutil.rmtree(folder, ignore_errors=True)  # only the run's own files are left in it

@@ -47,7 +47,7 @@ def split_text(text: str, size: int = 4000) -> list[str]:
 
     If the text holds marks between documents, `<|endoftext|>` or a form feed, it is cut there. Otherwise paragraphs
     (separated by blank lines) are put together until a document has `size` characters, or a twentieth of the text if that is
-    less; a longer paragraph is cut, at white space if there is any.
+    less; a longer paragraph is cut, at line ends or white space if there are any.
 
     >>> split_text("one\\ftwo")
     ['one', 'two']
@@ -68,15 +68,15 @@ def split_text(text: str, size: int = 4000) -> list[str]:
 
 
 def cut(paragraph: str, size: int) -> list[str]:
-    """The paragraph in pieces of at most `size` characters, each cut at the last white space that allows it, if there is any.
+    """The paragraph in pieces of at most `size` characters, each cut at the last line end that allows it, else at white space, if there is any.
 
     >>> cut("to be or not", 6)
     ['to be', 'or not']
     """
     pieces = []
     while len(paragraph) > size:
-        space = max(paragraph.rfind(sign, 1, size + 1) for sign in " \n\t")
-        end = space if space > 0 else size
+        line, *spaces = (paragraph.rfind(sign, 1, size + 1) for sign in "\n \t")
+        end = line if line > 0 else max(spaces) if max(spaces) > 0 else size
         pieces.append(paragraph[:end])
         paragraph = paragraph[end:].lstrip()
     return [*pieces, paragraph] if paragraph else pieces

@@ -9,6 +9,7 @@ torch nor a chapter.
 
 from importlib import import_module
 
+from tlm_book.libraries import library
 from tlm_book.viewer.style import use_style
 
 __all__ = [
@@ -31,6 +32,7 @@ except ImportError:  # mostly since anywidget is missing: the parts that draw wi
         """Import a picture when it is asked for: the import says what is missing, or finds what has been installed meanwhile."""
         if name not in __all__:
             raise AttributeError(f"module 'tlm_book.viewer' has no attribute {name!r}")
+        library("anywidget", "viewer")
         found = getattr(import_module(f"tlm_book.viewer.{'attention' if name == 'show' else name}"), name)
         globals()[name] = found  # in place of the subpackage of that name
         return found
