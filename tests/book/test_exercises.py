@@ -17,6 +17,7 @@ from commands import run_script
 
 from tlm_book import exercises
 from tlm_book.exercises import check, grading
+from tlm_book.exercises.grading import call, difference, value
 from tlm_book.tokenization import PATTERN
 from tlm_book.transformer_lm import Config, count_parameters
 
@@ -275,3 +276,27 @@ def test_nearly_right_numbers_are_said_to_be_so_and_whole_ones_have_to_be_exact(
     assert check("normalization-8", np.array([1, -1, 1, 1]) + 1e-17j)  # as rounding leaves it
     assert "None" in check("overview-1", None).hint
     assert "Weights of two layers" in check("feed_forward-1", (np.ones((1, 1)),) * 4).hint
+
+
+def test_elements_too_many_and_elements_that_are_missing_are_counted_apart():
+    assert difference({1, 2, 3}, {1}) == "wrong elements: 2, missing elements: 0"
+    assert difference({1, 4}, {1, 2, 3}) == "wrong elements: 1, missing elements: 2"
+
+
+def test_a_dictionary_is_right_with_the_right_keys_in_their_order():
+    assert difference({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0}) == ""
+    for other in ({"a": 1.0, "c": 2.0}, {"b": 1.0, "a": 2.0}, [1.0, 2.0]):
+        assert difference(other, {"a": 1.0, "b": 2.0}) == "it is not a dictionary with the right keys"
+
+
+def test_ctrl_c_while_an_answer_runs_is_no_wrong_answer():
+    def answer():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(answer)
+
+
+def test_a_tensor_is_put_to_use_as_an_array():
+    exercise = value("an array", lambda: 2.0, {}, through=lambda array: array.astype(float).max())
+    assert exercise.judge(torch.tensor([1.0, 2.0])) == exercise.judge(np.array([2, 1])) == ""

@@ -463,3 +463,11 @@ def test_a_seed_has_63_bits(model):
 
 def test_no_temperature_is_too_small_for_the_specification():
     assert tempered(np.array([5.0, 4.0]), 1e-309).tolist() == [1.0, 0.0]
+
+
+def test_the_token_that_ends_a_text_is_not_part_of_it():
+    tokenizer = Tokenizer([])
+    model = TransformerLM(Config(len(tokenizer), d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=8))
+    with torch.no_grad():
+        model.unembedding.bias[tokenizer.stop] = 1e3
+    assert complete(model, tokenizer, "a", max_new=5) == "a"

@@ -15,7 +15,7 @@ from test_parity import by_torch, configs, distance, made, many, some_tokens
 
 from tlm_book.derivation import derive
 from tlm_book.heads import logit_lens
-from tlm_book.inside import names_inside, run_with_hooks
+from tlm_book.inside import names_inside, run_with_cache, run_with_hooks
 from tlm_book.spec.decoder_block import FEED_FORWARDS
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.feed_forward import FORMULAS, GATE_FORMULAS, chosen_experts
@@ -238,3 +238,17 @@ def test_the_logit_lens_ends_with_the_logits():
     assert lens.shape == (3, *model(x).shape) and (lens[-1] - model(x)).abs().max() < 1e-14
     for layer, stream in enumerate(model.residual_stream(x)):  # the same products in another shape, which may be rounded otherwise
         assert (lens[layer] - model.unembedding(model.norm(stream))).abs().max() < 1e-14
+
+
+def test_the_nearest_name_is_suggested_however_far_it_is():
+    model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
+    _, cache = run_with_cache(model, torch.tensor([1, 2]), "logits")
+    with pytest.raises(KeyError, match="got 'xyz', want one that was kept, such as 'logits'"):
+        cache["xyz"]
+
+
+def test_nothing_is_left_behind_in_a_layer():
+    model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
+    before = [sorted(vars(part)) for part in model.modules()]
+    run_with_cache(model, torch.tensor([1, 2]))
+    assert [sorted(vars(part)) for part in model.modules()] == before

@@ -115,3 +115,10 @@ def test_ngrams_answer_and_write_by_their_probabilities():
     seen = {tuple(train[i : i + 2]) for i in range(len(train) - 1)}
     pairs = [pair for text in written for pair in zip(TOKENIZER.encode(text), TOKENIZER.encode(text)[1:])]
     assert np.mean([pair in seen for pair in pairs]) > 0.6  # mostly what was read; of pairs drawn at random one in a hundred is
+
+
+def test_another_seed_draws_other_stories_from_a_table():
+    train = np.array([t for text in TEXTS for t in marked(text, TOKENIZER)[0]])
+    table = KneserNey(train, 2, len(TOKENIZER))
+    one, other = (ngram_stories(table, TOKENIZER, 3, train[-1:], 20, seed=seed) for seed in (0, 1))
+    assert one != other

@@ -152,3 +152,9 @@ def test_drawing_anew_leaves_a_shared_table_its_size():
     for _ in range(2):
         assert 0.12 < model.unembedding.weight.std() < 0.13  # 1/√64
         model.initialize()
+
+
+def test_experts_begin_as_linear_layers_do():
+    experts = MixtureOfExperts(16, 400, n_experts=3)
+    for weight, columns in ((experts.gate, 16), (experts.up, 16), (experts.down, 400)):
+        assert 0.99 * columns**-0.5 < weight.abs().max() <= columns**-0.5

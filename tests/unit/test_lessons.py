@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from test_parity import needs_gpu
 
-from tlm_book.small_world import LEVELS, learning, proofread
+from tlm_book.small_world import LEVELS, learning, lessons, proofread
 from tlm_book.small_world.learning import RunSettings, learn_world, rate
 from tlm_book.small_world.lessons import (
     ANSWER,
@@ -186,3 +187,56 @@ def test_rows_longer_than_the_model_reads_are_refused_before_the_first_step(tmp_
     with pytest.raises(ValueError, match=f"lessons: got rows of {SMALL.max_len + 1} tokens, want rows of at most {SMALL.max_len}"):
         learn_world(tmp_path / "new", TINY, (*LESSONS_TINY, long), SMALL)
     assert not any(tmp_path.iterdir())
+
+
+def test_the_kinds_take_turns_from_step_to_step(tokenizer):
+    lesson = Lesson((COPY, FACTS), 120, 3)
+    copies = [[set(row) == {0.0, 1.0} for row in batch_of(lesson, tokenizer, 0, step)[1].tolist()] for step in (0, 1, 2)]
+    assert copies == [[True, False, True], [False, True, False], [True, False, True]]
+
+
+def test_some_stories_to_learn_from_have_more_questions(tokenizer, monkeypatch):
+    asked, write = [], lessons.text_of
+    monkeypatch.setattr(lessons, "text_of", lambda kind, chance: asked.append(kind.questions) or write(kind, chance))
+    row_of(LEVELS[0], 20000, tokenizer, random.Random(0))
+    assert set(asked) == {LEVELS[0].questions, lessons.QUESTIONS} and 0.2 < asked.count(lessons.QUESTIONS) / len(asked) < 0.4
+
+
+def test_a_lesson_has_its_own_number_of_steps(tmp_path):
+    out = learn_world(tmp_path / "out", TINY._replace(tokens=640), (Lesson((COPY,), 32, 2, enough=2, most=4),) * 3, SMALL, progress=False)
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert [(entry["step"], entry["lesson"]) for entry in log] == [(2, 0), (4, 0), (6, 1), (8, 1), (10, 2)]
+
+
+def test_ctrl_c_keeps_the_steps_since_the_last_test(tmp_path, monkeypatch):
+    true_step, done = learning.train_step, []
+
+    def pressed(*args):
+        done.append(None)
+        if len(done) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return true_step(*args)
+
+    monkeypatch.setattr(learning, "train_step", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        learn_world(tmp_path / "out", TINY, LESSONS_TINY, SMALL, progress=False)
+    assert torch.load(tmp_path / "out.state", weights_only=True)["step"] == 3
+
+
+def test_the_time_that_a_run_has_taken_is_kept(tmp_path):
+    course = learning._Course(TINY, LESSONS_TINY, SMALL, "cpu", False)
+    course.seconds = 1e6
+    course.keep(tmp_path / "state")
+    again = learning._Course(TINY, LESSONS_TINY, SMALL, "cpu", False)
+    again.take_up(tmp_path / "state")
+    again.advance()
+    assert again.seconds > 1e6
+
+
+def test_a_test_looks_one_lesson_ahead(tmp_path):
+    course = learning._Course(TINY, LESSONS_TINY, SMALL, "cpu", False)
+    course.look(1.0)
+    assert len(course.log[0]["right"]) == 2 and course.lesson == 0
+    course.lesson = 2
+    course.look(1.0)
+    assert len(course.log[1]["right"]) == 3

@@ -201,3 +201,16 @@ def test_strangers_are_refused():
     w = torch.nn.Parameter(torch.ones(2))
     with pytest.raises(ValueError):
         Together(torch.optim.SGD([w], lr=1.0)).load_state_dict({"parts": []})
+
+
+def test_a_matrix_without_a_gradient_stays_as_it_is():
+    W = torch.nn.Parameter(torch.ones(2, 3))
+    Muon([W], weight_decay=0.5).step()
+    assert torch.equal(W, torch.ones(2, 3))
+
+
+def test_neither_part_decays():
+    from tlm_book.transformer_lm import Config, TransformerLM
+
+    together = muon_for(TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4)), 0.02, 0.003)
+    assert {group["weight_decay"] for group in together.param_groups} == {0.0}

@@ -22,7 +22,12 @@ from tlm_book.training import (
     train_files,
 )
 from tlm_book.training import curves as drawing
-from tlm_book.training.config import fit_size, model_for, plan, sizes_up_to
+from tlm_book.training.config import (
+    fit_size,
+    model_for,
+    plan,
+    sizes_up_to,
+)
 from tlm_book.training.cost import flops_per_token
 from tlm_book.training.curves import (
     CURVES,
@@ -299,3 +304,38 @@ def test_a_notebook_shows_it_as_it_grows(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(ImportError, match="IPython: got no such library"):
         CurvesInNotebook()
+
+
+def test_the_measurements_still_to_come_are_counted():
+    "With ten steps and a measurement every four: after 4, 8 and 10."
+    pace = Pace(None, 0, 0.0, lambda words: None)
+    pace.measured = [100.0]
+    left = [pace._to_go(done, TrainConfig(steps=10, warmup=0, eval_every=4)) for done in (0, 3, 4, 7, 8, 9)]
+    assert left == [300.0, 300.0, 200.0, 200.0, 100.0, 100.0]
+
+
+def replanned(at_most, off):
+    """The settings that a run gets which is `off` (a share of its time) late, after a hundred of a thousand steps of equal length."""
+    now, config = [0.0], TrainConfig(steps=1000, warmup=10, eval_every=1000)
+    pace = Pace(Aim(10.0, at_most, began=0.0), 0, 0.0, lambda words: None, clock=lambda: now[0])
+    log, found = [], []
+    for step in range(100):
+        now[0] += 0.6 * (1 + off)
+        log.append({"step": step, "lr": 0.1, "loss": 1.0})
+        found.append(pace(log, config))
+    return [one for one in found if one is not None]
+
+
+def test_where_time_is_a_bound_a_tenth_too_late_is_in_time():
+    assert not replanned(True, 0.07) and replanned(False, 0.07) and replanned(True, 0.15)
+
+
+def test_a_run_is_not_shortened_below_its_warmup():
+    now, config = [0.0], TrainConfig(steps=1000, warmup=100, eval_every=1000)
+    pace = Pace(Aim(1.0, True, began=0.0), 0, 0.0, lambda words: None, clock=lambda: now[0])
+    log = []
+    for step in range(10):
+        now[0] += 30.0
+        log.append({"step": step, "lr": 0.1, "loss": 1.0})
+        config = pace(log, config) or config
+    assert config.steps == 100

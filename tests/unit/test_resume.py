@@ -37,6 +37,8 @@ from tlm_book.training import (
 )
 from tlm_book.training.checkpoint import InMemory, state_in
 from tlm_book.training.config import plan
+from tlm_book.training.distributed import DistContext
+from tlm_book.training.interrupts import stop_signal
 from tlm_book.training.job import Job
 from tlm_book.training.loop import Result
 from tlm_book.training.run import report
@@ -637,3 +639,37 @@ def test_the_speed_is_that_of_the_steps_since_the_run_was_taken_up(tmp_path):
     tokens = torch.arange(40) % 5
     found = report(tmp_path, 2, tokens, tokens, 40, Result(model, log, 2.0, 6), TrainConfig(steps=10, warmup=1, batch_size=3), 0)
     assert found.tokens_per_second == (10 - 6) * 3 * 4 / 2.0 and found.best_step == 1
+
+
+def test_only_the_first_process_says_that_it_stops(monkeypatch, capsys):
+    monkeypatch.setattr(DistContext, "mean", lambda self, number: number)
+    for rank in (0, 1):
+        with stop_signal(DistContext(rank, 2)) as stopped:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stopped()
+        assert ("stopping after this step" in capsys.readouterr().err) == (rank == 0)
+
+
+def test_after_a_run_ctrl_c_does_what_it_did_before():
+    with stop_signal(DistContext()) as stopped:
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler and not stopped()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_callers_own_way_with_ctrl_c_is_kept():
+    own, pressed = lambda number, frame: pressed.append(number), []
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with stop_signal(DistContext()) as stopped:
+            signal.raise_signal(signal.SIGINT)
+            assert pressed and not stopped()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path):
+    """Not even an empty one, over which a system may well rename."""
+    with pytest.raises(FileExistsError, match="which exists"), new_folder(tmp_path / "model") as part:
+        (part / "file").write_text("new")
+        (tmp_path / "model").mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]

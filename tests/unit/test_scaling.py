@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from tlm_book.tokenization import documents
-from tlm_book.training import checkpoints
+from tlm_book.training import checkpoints, distributed
 
 HERE = Path(__file__).parents[1] / "support"
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -98,3 +98,9 @@ def test_the_command_under_torchrun(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model", "text.txt"]
     run = launched(2, *command)
     assert run.returncode != 0 and "exists" in run.stderr
+
+
+def test_all_processes_take_the_text_of_the_first(monkeypatch):
+    monkeypatch.setattr(distributed.distributed, "broadcast_object_list", lambda texts, src: texts.__setitem__(0, f"that of {src}"))
+    assert distributed.DistContext(rank=1, world_size=2).from_first("my own") == "that of 0"
+    assert distributed.DistContext().from_first("my own") == "my own"

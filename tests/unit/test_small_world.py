@@ -9,9 +9,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+import tlm_book.small_world.events as happens
 from tlm_book import corpora, small_world
 from tlm_book.small_world import events as w
 from tlm_book.small_world import language, questions, words
+from tlm_book.small_world.world import Contradiction, World
 
 LEVELS = range(len(small_world.LEVELS))
 
@@ -385,3 +387,12 @@ def test_the_smallest_stories_and_as_many_questions_as_there_are():
     for seed in range(20):
         verdict = small_world.proofread(small_world.story(least, random.Random(seed)))
         assert verdict.consistent and 5 < verdict.asked < 100
+
+
+def test_only_who_was_asked_answers():
+    world = World()
+    for event in (*(happens.Stays(who, "forest") for who in ("Ada", "Ben", "Anna")), happens.Lies("key", "forest"), happens.Asks("Ada", "Ben", "key")):
+        world = world.after(event)
+    world.after(happens.Tells("Ben", "forest"))
+    with pytest.raises(Contradiction, match="nobody has just asked Anna"):
+        world.after(happens.Tells("Anna", "forest"))

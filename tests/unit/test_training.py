@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from tlm_book.tokenization import (
     HubTokenizer,
@@ -13,7 +14,9 @@ from tlm_book.tokenization import (
     to_tokenizers,
 )
 from tlm_book.training import (
+    bigram,
     bigram_log_probs,
+    data,
     encode_corpus,
     evaluate,
     fit_size,
@@ -27,6 +30,11 @@ from tlm_book.training import (
     unigram_log_probs,
     write_tokens,
 )
+from tlm_book.training.config import TrainConfig, sizes_up_to
+from tlm_book.training.data import is_held_out
+from tlm_book.training.step import learning_rate
+from tlm_book.training.text import read_text, stream_documents, text_files
+from tlm_book.transformer_lm import Config
 
 
 @pytest.mark.parametrize(("V", "dtype"), [(256, np.uint8), (256, np.uint16), (256, np.int16), (70000, np.int32), (70000, np.uint32)])
@@ -81,3 +89,90 @@ def test_the_bytes_model_beats_the_trigram_on_another_split():
     loss = evaluate(result.model, test, 32, tokenizer.start, context=16)
     assert loss < trigram(known, test, 257, tokenizer.start) - 0.15, loss
     print(f"transformer {loss:.3f}, trigram {trigram(known, test, 257, tokenizer.start):.3f}")
+
+
+def test_windows_line_ends_and_the_byte_order_mark_go(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert read_text(file, at_least=1) == "one\ntwo\n"
+
+
+def test_the_place_of_a_bad_byte_is_counted_from_the_beginning_of_the_file(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_bytes(b"one two three four \xff five")
+    with pytest.raises(ValueError, match="the byte 0xff at position 19 of"):
+        list(stream_documents([file], block=8))
+
+
+def test_files_in_hidden_folders_are_no_text(tmp_path):
+    (tmp_path / ".git" / "objects").mkdir(parents=True)
+    for name in ("a.txt", ".b.txt", ".git/c.txt", ".git/objects/d.txt"):
+        (tmp_path / name).write_text("text")
+    assert text_files(tmp_path) == [tmp_path / "a.txt"]
+
+
+def test_one_document_is_left_to_train_on():
+    assert split_documents(["a", "b"], 0.9, 0) in ((["a"], ["b"]), (["b"], ["a"]))
+    assert [len(part) for part in split_documents(["a", "b", "c"], 0.99, 0)] == [1, 2]
+
+
+def test_another_seed_holds_out_other_documents_of_a_stream():
+    one, other = ([is_held_out(i, 0.5, seed) for i in range(64)] for seed in (0, 1))
+    assert one != other and one == [is_held_out(i, 0.5, 0) for i in range(64)]
+    assert one[:2] == other[:2] == [False, True]
+
+
+def test_a_tokenizer_is_learned_from_documents_of_the_whole_text(monkeypatch):
+    monkeypatch.setattr(data, "TOKENIZER_TEXT", 100)
+    texts = ["ab" * 5] * 10 + ["xy" * 5] * 90
+    learned = [data.learn_tokenizer(texts, 258, seed) for seed in range(3)]
+    assert all(len(tokenizer.encode("xyxy")) < 4 for tokenizer in learned)
+
+
+def test_a_run_is_measured_twelve_times():
+    size = fit_size(10_000)
+    assert recipe(size, steps=1200).eval_every == 100 and recipe(size, steps=5).eval_every == 1
+
+
+def test_a_preset_keeps_its_share_of_key_heads():
+    kinds = {name: model_for(fit_size(10_000_000), 1000, name) for name in ("qwen2", "qwen3", "gemma", "llama")}
+    assert {name: (c.n_heads, c.kv_heads) for name, c in kinds.items()} == {"qwen2": (8, 1), "qwen3": (8, 4), "gemma": (8, 1), "llama": (8, 8)}
+    assert Config.mistral().kv_heads == 8 and model_for(fit_size(10_000_000), 1000, "mistral").kv_heads == 2
+
+
+def test_the_window_of_a_preset_is_half_the_context():
+    size = fit_size(10_000_000)
+    assert model_for(size, 1000, "mistral").window == size.context // 2
+    assert model_for(size, 1000, "llama").window is None
+
+
+def test_smaller_sizes_have_the_noise_of_the_size_that_suits_the_text():
+    for n_bytes in (10_000, 200_000, 10_000_000, 10**9):
+        assert {size.token_noise for size in sizes_up_to(n_bytes)} == {fit_size(n_bytes).token_noise}
+
+
+def test_after_the_last_step_the_rate_stays_the_lowest():
+    for schedule in ("linear", "cosine"):
+        config = TrainConfig(steps=10, warmup=2, lr=1.0, min_lr=0.25, schedule=schedule)
+        assert learning_rate(9, config) == learning_rate(10, config) == learning_rate(100, config) == 0.25
+
+
+def test_the_discount_of_the_bigram_is_chosen_on_the_known_text():
+    """The last tenth of the known text is unlike the rest, the held-out text like it."""
+    chance = np.random.default_rng(0)
+    known, held_out = torch.tensor([*([0, 1, 2, 3] * 90), *chance.integers(0, 9, 40)]), torch.tensor([0, 1, 2, 3] * 9)
+    losses = {D: -bigram_log_probs(known.numpy(), np.array([3, *held_out[:-1]]), held_out.numpy(), 9, D / 10).mean() for D in range(1, 10)}
+    cut = 360
+    own = {D: -bigram_log_probs(known[:cut].numpy(), known[cut - 1 : -1].numpy(), known[cut:].numpy(), 9, D / 10).mean() for D in range(1, 10)}
+    best = min(own, key=own.get)
+    assert best != min(losses, key=losses.get)
+    assert bigram(known, held_out, 9, start=3) == pytest.approx(losses[best])
+
+
+def test_documents_may_begin_with_a_bracket(tmp_path):
+    file = tmp_path / "pages.txt"
+    pages = [f"<p>Page {i}.</p>" + "\n\nOf words." * 40 for i in range(3)]
+    file.write_text("<|endoftext|>".join(pages))
+    assert [*stream_documents([file], 600)] == pages
+    file.write_text(pages[0] + "<|endoftext|>\n<|endoftext|>")  # marks, but no second document
+    assert len([*stream_documents([file], 600)]) > 1

@@ -129,7 +129,7 @@ def has_marks(file: Path) -> bool:
     if file.stat().st_size == 0:
         return False
     with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return re.search(rb"\S\s*(\f|<\|endoftext\|>)\s*[^\s\f<]", data) is not None
+        return re.search(rb"\S\s*(\f|<\|endoftext\|>)\s*(?!<\|endoftext\|>)[^\s\f]", data) is not None
 
 
 def stream_documents(files: Sequence[str | os.PathLike[str]], block: int = 2**24) -> Iterator[str]:
