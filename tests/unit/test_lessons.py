@@ -12,7 +12,8 @@ import pytest
 import torch
 from test_parity import needs_gpu
 
-from tlm_book.small_world import LEVELS, learning, lessons, proofread
+from tlm_book.small_world import LEVELS, learning, proofread
+from tlm_book.small_world import lessons as teaching
 from tlm_book.small_world.learning import RunSettings, learn_world, rate
 from tlm_book.small_world.lessons import (
     ANSWER,
@@ -196,10 +197,10 @@ def test_the_kinds_take_turns_from_step_to_step(tokenizer):
 
 
 def test_some_stories_to_learn_from_have_more_questions(tokenizer, monkeypatch):
-    asked, write = [], lessons.text_of
-    monkeypatch.setattr(lessons, "text_of", lambda kind, chance: asked.append(kind.questions) or write(kind, chance))
+    asked, write = [], teaching.text_of
+    monkeypatch.setattr(teaching, "text_of", lambda kind, chance: asked.append(kind.questions) or write(kind, chance))
     row_of(LEVELS[0], 20000, tokenizer, random.Random(0))
-    assert set(asked) == {LEVELS[0].questions, lessons.QUESTIONS} and 0.2 < asked.count(lessons.QUESTIONS) / len(asked) < 0.4
+    assert set(asked) == {LEVELS[0].questions, teaching.QUESTIONS} and 0.2 < asked.count(teaching.QUESTIONS) / len(asked) < 0.4
 
 
 def test_a_lesson_has_its_own_number_of_steps(tmp_path):
