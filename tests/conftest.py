@@ -5,6 +5,7 @@ TLM_BOOK_TYPECHECK is set for all.
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -57,3 +58,11 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.write_sep("=", "what was tried")
     for line in [*lines, outcome(stats, config.stash.get(LONG, 0))]:
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def usual_ctrl_c():
+    """Ctrl-C raises KeyboardInterrupt, also where the tests run in the background, whose processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -209,7 +209,7 @@ def test_a_lesson_has_its_own_number_of_steps(tmp_path):
     assert [(entry["step"], entry["lesson"]) for entry in log] == [(2, 0), (4, 0), (6, 1), (8, 1), (10, 2)]
 
 
-def test_ctrl_c_keeps_the_steps_since_the_last_test(tmp_path, monkeypatch):
+def test_ctrl_c_keeps_the_steps_since_the_last_test(usual_ctrl_c, tmp_path, monkeypatch):
     true_step, done = learning.train_step, []
 
     def pressed(*args):

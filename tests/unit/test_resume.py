@@ -641,7 +641,7 @@ def test_the_speed_is_that_of_the_steps_since_the_run_was_taken_up(tmp_path):
     assert found.tokens_per_second == (10 - 6) * 3 * 4 / 2.0 and found.best_step == 1
 
 
-def test_only_the_first_process_says_that_it_stops(monkeypatch, capsys):
+def test_only_the_first_process_says_that_it_stops(usual_ctrl_c, monkeypatch, capsys):
     monkeypatch.setattr(DistContext, "mean", lambda self, number: number)
     for rank in (0, 1):
         with stop_signal(DistContext(rank, 2)) as stopped:
@@ -650,7 +650,7 @@ def test_only_the_first_process_says_that_it_stops(monkeypatch, capsys):
         assert ("stopping after this step" in capsys.readouterr().err) == (rank == 0)
 
 
-def test_after_a_run_ctrl_c_does_what_it_did_before():
+def test_after_a_run_ctrl_c_does_what_it_did_before(usual_ctrl_c):
     with stop_signal(DistContext()) as stopped:
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler and not stopped()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
