@@ -98,7 +98,8 @@ def run_with_cache(
 
     model   a `TransformerLM`.
     names   the results to keep: one name or several, in which `*` stands for anything: "blocks.*.attention.weights". None: all.
-    hooks   {name: f}: the run goes on with f(result) in place of this result, or with the result itself if f returns None. Of several f, each gets what the one before it made.
+    hooks   {name: f}: the run goes on with f(result) in place of this result, or with the result itself if f returns None.
+            Of several f for one result, each gets what the one before it made.
 
     The results kept are not copied, and gradients flow through them as usual; of a result that a hook replaces, the replacement is kept.
     A watched layer computes its attention step by step, and may round differently from the fused kernel. ValueError for a name that the model

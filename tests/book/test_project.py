@@ -17,6 +17,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import tlm_book
+
 
 def test_corpus_ships_and_is_large_enough():
     folder = importlib.resources.files("tlm_book") / "data" / "corpus"
@@ -221,3 +223,9 @@ def test_the_machines_to_imitate_are_those_that_are_named(arguments, end):
     outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # as if make did not run this test
     shown = subprocess.run(["make", "-n", "READY=", "portable", *arguments], cwd=book.ROOT, env=outside, capture_output=True, text=True, check=True).stdout
     assert " ".join(shown.split()).endswith(end)
+
+
+def test_the_list_of_names_says_what_the_package_itself_offers():
+    (line,) = (line for line in (book.BOOK / "api.md").read_text(encoding="utf-8").splitlines() if line.startswith("- `tlm_book` itself offers"))
+    said = set(re.findall(r"`(\w+)`", line)) - {"tlm_book", "save_"}
+    assert said | {name.replace("load_", "save_") for name in said} == set(tlm_book.__all__) - {"__version__"}

@@ -58,18 +58,3 @@ def test_blocks_that_turn_differently_are_refused():
     model.blocks[1].attention.rotary = Rotary(2, 300, base=5.0)
     with pytest.raises(ValueError, match="model: got other rotations, want one Rotary, shared by all blocks"):
         CachedModel(model)
-
-
-def test_after_a_text_that_was_not_read_to_its_end_there_is_nothing_to_go_on_with(monkeypatch):
-    reader, text = CachedModel(TransformerLM(Config(7, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=16))), torch.tensor([1, 2])
-    reader.read([text])
-
-    def full(*args):
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CachedModel, "through", full)
-        with pytest.raises(MemoryError):
-            reader.read([text])
-    with pytest.raises(ValueError, match="step: got no texts to go on with"):
-        reader.step(torch.tensor([3]))

@@ -169,7 +169,7 @@ def test_the_model_has_at_most_a_million_weights():
     assert max(lesson.context for lesson in LESSONS) <= learning.settings().max_len
 
 
-@pytest.mark.parametrize("given, word", [(["--out", "."], "--out: got"), (["--out", "new", "--tokens", "0"], "--tokens: got 0"), ([], "--out")])
+@pytest.mark.parametrize("given, word", [(["--out", "."], "--out: got"), (["--out", "new", "--tokens", "0"], "--tokens: got 0"), (["--out", "new", "--device", "foo"], "--device: got 'foo'"), ([], "--out")])
 def test_the_command_refuses_at_once(given, word, tmp_path):
     run = subprocess.run([sys.executable, "-m", "tlm_book.small_world", *given], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 2 and word in run.stderr and "Traceback" not in run.stderr

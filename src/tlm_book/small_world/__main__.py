@@ -23,12 +23,15 @@ def main(arguments: list[str]) -> None:
         RunSettings,
         learn_world,
     )
+    from tlm_book.training import choose_device
 
+    try:
+        choose_device(given.device)
+    except ValueError as error:
+        parser.error(f"--{error}")
     settings = RunSettings() if given.tokens is None else RunSettings(tokens=given.tokens)
     try:
         learn_world(given.out, settings, device=given.device, compile=given.compile)
-    except ValueError as error:
-        parser.error(f"--{error}")
     except KeyboardInterrupt:
         sys.exit(f"stopped; kept in {given.out}.state: the same command goes on")
 
