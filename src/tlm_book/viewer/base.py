@@ -118,6 +118,14 @@ class Picture(anywidget.AnyWidget):
         bundle, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return {**bundle, "text/plain": repr(self), "text/html": self.to_html()}, metadata
 
+    @staticmethod
+    def _in(proposal: Mapping[str, Any], **ranges: tuple[float, float]) -> Any:
+        """The value that a trait is to have, after a check that it lies in the range of that name; ValueError otherwise."""
+        name, got = proposal["trait"].name, proposal["value"]
+        low, high = ranges[name]
+        expects(low <= got <= high, name, got, f"a number from {low} to {high}")
+        return got
+
     def _fallback(self) -> str:
         raise NotImplementedError
 

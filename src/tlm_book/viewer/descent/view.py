@@ -49,10 +49,8 @@ class Descent(Picture):
     def _in_range(self, proposal: Mapping[str, Any]) -> Any:
         name, got = proposal["trait"].name, proposal["value"]
         if name in RANGES:
-            low, high = RANGES[name]
-            expects(low <= got <= high, name, got, f"a number from {low} to {high}")
-        else:
-            expects_one_of(name, got, SURFACES if name == "surface" else RULES)
+            return self._in(proposal, **RANGES)
+        expects_one_of(name, got, SURFACES if name == "surface" else RULES)
         return got
 
     def __repr__(self) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import traitlets
 
-from tlm_book.checks import expects
 from tlm_book.viewer.base import (
     Picture,
     module,
@@ -35,10 +34,7 @@ class EpsilonSpread(Picture):
 
     @traitlets.validate("epsilon", "sigma")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
-        name, got = proposal["trait"].name, proposal["value"]
-        low, high = EPSILONS if name == "epsilon" else SIGMAS
-        expects(low <= got <= high, name, got, f"a number from {low} to {high}")
-        return got
+        return self._in(proposal, epsilon=EPSILONS, sigma=SIGMAS)
 
     def __repr__(self) -> str:
         return f"<spread of a standardized row: ε = {self.epsilon:g}, σ = {self.sigma:g}>"

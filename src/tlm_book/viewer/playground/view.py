@@ -32,11 +32,7 @@ class Playground(OfModel):
 
     @traitlets.validate("temperature", "top_k", "top_p")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
-        name = proposal["trait"].name
-        got: float = proposal["value"]
-        low, high = {"temperature": (LOWEST, HIGHEST), "top_k": (1, len(self.data["vocabulary"]["texts"])), "top_p": (0.01, 1.0)}[name]
-        expects(low <= got <= high, name, got, f"a number from {low} to {high}")
-        return got
+        return self._in(proposal, temperature=(LOWEST, HIGHEST), top_k=(1, len(self.data["vocabulary"]["texts"])), top_p=(0.01, 1.0))
 
     def __repr__(self) -> str:
         data = self.data

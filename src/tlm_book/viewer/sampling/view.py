@@ -43,11 +43,7 @@ class Sampling(Picture):
 
     @traitlets.validate("temperature", "top_k", "top_p", "draws")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
-        name, got = proposal["trait"].name, proposal["value"]
-        ranges = {"temperature": (LOWEST, HIGHEST), "top_k": (1, len(self.data["scores"])), "top_p": (0.01, 1.0), "draws": (0, MAX_DRAWS)}
-        low, high = ranges[name]
-        expects(low <= got <= high, name, got, f"a number from {low} to {high}")
-        return got
+        return self._in(proposal, temperature=(LOWEST, HIGHEST), top_k=(1, len(self.data["scores"])), top_p=(0.01, 1.0), draws=(0, MAX_DRAWS))
 
     def __repr__(self) -> str:
         V = len(self.data["scores"])

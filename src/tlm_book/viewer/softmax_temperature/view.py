@@ -45,10 +45,9 @@ class SoftmaxTemperature(Picture):
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
         name, got = proposal["trait"].name, proposal["value"]
         if name == "temperature":
-            expects(LOWEST <= got <= HIGHEST, name, got, f"a number from {LOWEST} to {HIGHEST}")
-        else:
-            widths = [d for d, _ in self.data["scores"]]
-            expects(got in widths, name, got, f"one of the widths {widths}" if widths[0] else "no width for scores without one")
+            return self._in(proposal, temperature=(LOWEST, HIGHEST))
+        widths = [d for d, _ in self.data["scores"]]
+        expects(got in widths, name, got, f"one of the widths {widths}" if widths[0] else "no width for scores without one")
         return got
 
     def __repr__(self) -> str:
