@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,15 @@ def page(kind: str, module: str, state: Mapping[str, Any], fallback: str) -> str
 
     The same state gives the same bytes.
     """
+    return framed(kind, state, fallback, lambda name, text: f'<script type="module">\n{module}{HOST.format(kind=kind, name=name, state=text)}</script>')
+
+
+def framed(kind: str, state: Mapping[str, Any], fallback: str, script: Callable[[str, str], str]) -> str:
+    """The HTML of `page`, with another script, which is given the picture's name and its state as text."""
     text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     # The class names keep MathJax from interpreting dollar signs in tokens.
-    return (
-        f'<div class="tlm-{kind} tex2jax_ignore mathjax_ignore" data-tlm-{kind}="{name}">\n'
-        f'{fallback}\n</div>\n'
-        f'<script type="module">\n{module}{HOST.format(kind=kind, name=name, state=text)}</script>'
-    )
+    return f'<div class="tlm-{kind} tex2jax_ignore mathjax_ignore" data-tlm-{kind}="{name}">\n{fallback}\n</div>\n{script(name, text)}'
 
 
 def module(picture: str, *parts: str) -> str:

@@ -1,7 +1,5 @@
 """A model's weights in a file of their own, which several pictures of a site share and which is loaded when a reader asks for it. Written by hand."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import traitlets
 
 from tlm_book.checks import expects
-from tlm_book.viewer.base import Picture, shown_token
+from tlm_book.viewer.base import Picture, framed, shown_token
 from tlm_book.viewer.playground.pack import pack
 
 __all__ = ["OfModel", "data_of", "prepared"]
@@ -64,12 +62,9 @@ class OfModel(Picture):
     def _lazily(self) -> str:
         state = self._state()
         state["data"] = {key: value for key, value in self.data.items() if key not in (*SHARED, "still")}
-        text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-        name = hashlib.sha256(text.encode()).hexdigest()[:12]
         label = f"Wake the model ({len(self.data['file']['bytes']) / 1e6:.1f} MB)"
-        script = STARTER.format(kind=self._word, name=name, file=self._file, state=text, label=label)
-        opening = f'<div class="tlm-{self._word} tex2jax_ignore mathjax_ignore" data-tlm-{self._word}="{name}">'
-        return f"{opening}\n{self._fallback()}\n</div>\n<script>{{{script}}}</script>"
+        starter = lambda name, text: STARTER.format(kind=self._word, name=name, file=self._file, state=text, label=label)
+        return framed(self._word, state, self._fallback(), lambda name, text: f"<script>{{{starter(name, text)}}}</script>")
 
 
 def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
