@@ -2,7 +2,8 @@
 one by one takes longer than running them; a recording starts them together. Written by hand.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -175,30 +176,24 @@ class RecordedStep:
         return graph
 
 
-class _at_rest:
+@contextlib.contextmanager
+def _at_rest(optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]) -> Iterator[None]:
     """A context in which the optimizer may step: on leaving, the weights and the optimizer's state are as they were."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, weights: list[nn.Parameter]) -> None:
-        self.parts: list[Any] = getattr(optimizer, "parts", [optimizer])
-        self.weights = weights
-
-    def _remembered(self) -> list[Tensor]:
-        return [t for part in self.parts for state in part.state.values() for t in state.values() if isinstance(t, Tensor)]
-
-    def __enter__(self) -> None:
-        self.kept = [(t, t.detach().clone()) for t in [*self.weights, *self._remembered()]]
-        self.had = [set(part.state) for part in self.parts]
-
-    @torch.no_grad()
-    def __exit__(self, error: object, *more: object) -> None:
-        if self.weights[0].is_cuda:
+    parts: list[Any] = getattr(optimizer, "parts", [optimizer])
+    remembered = lambda: [t for part in parts for state in part.state.values() for t in state.values() if isinstance(t, Tensor)]
+    kept = {t: t.detach().clone() for t in [*weights, *remembered()]}
+    before, done = [set(part.state) for part in parts], False
+    try:
+        yield
+        done = True
+    finally:
+        if weights[0].is_cuda:
             torch.cuda.synchronize()  # what a step has begun on another stream
-        for t, was in self.kept:
-            t.copy_(was)
-        for part, had in zip(self.parts, self.had):
-            for w in [w for w in part.state if error is not None and w not in had]:
+        for part, had in zip(parts, before):
+            for w in () if done else part.state.keys() - had:
                 del part.state[w]  # perhaps only half of it was made
-        known = {id(t) for t, _ in self.kept}
-        for t in self._remembered():
-            if id(t) not in known:
+        with torch.no_grad():
+            for t, was in kept.items():
+                t.copy_(was)
+            for t in set(remembered()) - kept.keys():
                 t.zero_()  # state that the first step has made; every optimizer here begins with zeros
