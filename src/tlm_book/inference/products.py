@@ -216,15 +216,13 @@ class Choice:
 
 
 Key = tuple[object, ...]  # what a choice depends on
-_found: dict[frozenset[Key], dict[Key, Choice]] = {}  # in this process: one trial for all models with the same shapes
-_until: dict[frozenset[Key], float] = {}  # the moment until which it holds
-_wait: dict[frozenset[Key], float] = {}  # seconds between the last disturbed trial and the next one
+# In this process: one trial for all models with the same shapes, the moment until which it holds, seconds between a disturbed trial and the next one
+_found: dict[frozenset[Key], tuple[dict[Key, Choice], float, float]] = {}
 
 
 def forget() -> None:
     """Forget all choices: the next model tries again."""
-    for known in (_found, _until, _wait):
-        known.clear()
+    _found.clear()
 
 
 class Product:
@@ -298,14 +296,13 @@ class Products:
         here = rows, torch.get_num_threads(), onednn_available(), size <= COPIED
         key = lambda product: (tuple(product.W.shape), product.W.dtype, product.stored, product.b is None, *here)
         shapes = frozenset(map(key, self.all))
-        if shapes not in _found or time.perf_counter() > _until[shapes]:
-            found = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows)
+        found, until, wait = _found.get(shapes, ({}, -math.inf, AGAIN / 2))
+        if time.perf_counter() > until:
+            found, wait = _tried([(key(product), product, self._forms(product, rows)) for product in self.all], rows), 2 * wait
             disturbed = any(choice.disturbed for choice in found.values())
-            _wait[shapes] = 2 * _wait.get(shapes, AGAIN / 2)
-            _until[shapes] = time.perf_counter() + _wait[shapes] if disturbed else math.inf
-            _found[shapes] = found  # last: another thread looks here first
+            _found[shapes] = found, time.perf_counter() + wait if disturbed else math.inf, wait
         for product in self.all:
-            choice = _found[shapes][key(product)]
+            choice = found[key(product)]
             product.chosen[kind] = product.form(choice.form)
             self.choices[product.W.shape[1], product.W.shape[0], rows] = choice
 
