@@ -215,24 +215,21 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
     readers = {name: (reader, _may_be_none(one)) for name, one in known.items() if (reader := _reader(one.annotation))}
     in_order = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     needed = sum(one.default is one.empty for one in known.values())
-    places = [(k, name, *readers[name]) for k, name in enumerate(in_order) if name in readers]
     closed = inspect.Parameter.VAR_KEYWORD not in kinds
     plain: Callable[..., R] = function
 
     def read(given: dict[str, Any]) -> None:
         sizes = dict[str, int]()
         for name, (reader, optional) in readers.items():
-            if (name in given and given[name] is not None) or not optional:
+            if name in given and not (optional and given[name] is None):
                 given[name] = reader(name, given[name], sizes)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not kwargs and needed <= len(args) <= len(in_order):  # the usual call, which needs no binding
-            given, sizes = list[Any](args), dict[str, int]()
-            for k, name, reader, optional in places:
-                if k < len(given) and not (optional and given[k] is None):
-                    given[k] = reader(name, given[k], sizes)
-            return plain(*given)
+            given = dict(zip(in_order, args))
+            read(given)
+            return plain(*given.values())
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -422,7 +419,7 @@ def _expects_fit(argument: str, array: Any, wants: Any, axes: list[str], sizes: 
         if axis != "_":
             fits = fits and (int(axis) if axis.isdigit() else sizes.setdefault(axis, size)) == size
     if not fits:
-        expects(False, argument, f"shape {shape}", _wish(axes, before))
+        refuse(argument, f"shape {shape}", _wish(axes, before))
 
 
 def _wish(axes: list[str], sizes: dict[str, int]) -> str:
