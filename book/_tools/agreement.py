@@ -9,7 +9,7 @@ including `inf`, `nan` and digits that touch a letter on their left (T5, v1.2, 0
 import base64
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -128,17 +128,13 @@ def joined(value: Any) -> str:
 
 def differences(want: Iterable[Any], got: Iterable[Any]) -> list[str]:
     """Where two lists of outputs of one cell disagree; empty when they agree. Pictures are not compared, nor are widgets."""
-    return list(_differences(texts(want), texts(got)))
-
-
-def _differences(want: dict[str, list[str]], got: dict[str, list[str]]) -> Iterator[str]:
-    for key in want.keys() | got.keys():
-        old, new = want.get(key, []), got.get(key, [])
+    before, now, found = texts(want), texts(got), []
+    for key in before.keys() | now.keys():
+        old, new = before.get(key, []), now.get(key, [])
         if len(old) != len(new):
-            yield f"{key}: committed {len(old)} outputs, now {len(new)}: {[text[:200] for text in (new or old)]}"
-        for a, b in zip(old, new):
-            if found := disagreement(a, b):
-                yield f"{key}: {found}"
+            found.append(f"{key}: committed {len(old)} outputs, now {len(new)}: {[text[:200] for text in (new or old)]}")
+        found += [f"{key}: {said}" for said in map(disagreement, old, new) if said]
+    return found
 
 
 def same_picture(one: str, other: str) -> bool:

@@ -122,7 +122,5 @@ def decode_in_chunks(
             state = output.past_key_values
         parts.append(as_rows(trial, tensor_of(output, "what step returns")))
         start = stop
-    y, real = torch.cat(parts, 1), trial.inputs.real
-    if real is None or not trial.hides(mask):
-        return y
-    return y.masked_fill(~real[: y.shape[1], None], 0)
+    y, real = torch.cat(parts, 1), trial.real(mask)
+    return y if real is None else y.masked_fill(~real[: y.shape[1], None], 0)

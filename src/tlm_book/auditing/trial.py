@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Bool, Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.inputs import Inputs, cut_beside
@@ -125,9 +125,9 @@ class Trial:
             return self.model(**{str(k): v for k, v in (values | extra).items()})
         return self.model(*values.values(), **extra)
 
-    def hides(self, extra: Mapping[str, Any]) -> bool:
-        """Whether the example has rows of padding, and no other mask is given."""
-        return self.inputs.real is not None and self.inputs.mask not in extra
+    def real(self, extra: Mapping[str, Any]) -> Bool[Tensor, " n"] | None:
+        """Which rows of the example are no padding; None if it has no padding, or if another mask is given."""
+        return None if self.inputs.mask in extra else self.inputs.real
 
     def rows(self, x: Shaped[Tensor, "batch n *d"], seed: int = 0, **extra: Any) -> Shaped[Tensor, "batch m e"]:
         """The output for these sequences, (batch, row, everything else)."""
@@ -138,8 +138,9 @@ class Trial:
     def shown(self, output: Shaped[Tensor, "..."], x: Shaped[Tensor, "batch n *d"], **extra: Any) -> Shaped[Tensor, "batch m e"]:
         """An output for these sequences as (batch, row, everything else), a copy; rows that the given mask hides are 0."""
         y = as_rows(self, output)
-        if self.inputs.real is not None and self.hides(extra) and len(y[0]) == len(x[0]):
-            return y.masked_fill(~self.inputs.real[: len(x[0]), None], 0)
+        real = self.real(extra)
+        if real is not None and len(y[0]) == len(x[0]):
+            return y.masked_fill(~real[: len(x[0]), None], 0)
         return y.clone()  # a copy, since some models write every output into the same memory
 
 

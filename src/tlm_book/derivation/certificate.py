@@ -5,6 +5,7 @@ with the kind that the tree claims. So neither this module nor the calculus in P
 Coq rejects the file. What has to be trusted is written in the file as assumptions: what each leaf computes.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -93,13 +94,8 @@ def _nodes(root: ProofNode) -> list[ProofNode]:
 
 def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
     """What the certificate of this tree takes for granted, leaf by leaf. (T-derivation-sound)"""
-    places: dict[_Key, int] = {}
-    forms: dict[_Key, Form] = {}
-    for step in _nodes(proof):
-        if not step.premises:
-            key = _key(step)
-            places[key], forms[key] = places.get(key, 0) + 1, _form(step)
-    return tuple(Assumption(*key, form.formula, form.checks, places[key]) for key, form in forms.items())
+    places = Counter((_key(leaf), _form(leaf)) for leaf in _nodes(proof) if not leaf.premises)
+    return tuple(Assumption(*key, form.formula, form.checks, count) for (key, form), count in places.items())
 
 
 def _expects_proof(proof: ProofNode) -> None:

@@ -1,5 +1,6 @@
 """A proof tree as text and as a picture."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tlm_book.derivation.kinds import Kind, ProofNode
@@ -7,7 +8,7 @@ from tlm_book.libraries import library
 
 __all__ = ["Lines", "tree_text", "draw_tree"]
 
-Lines = list[tuple[int, int, ProofNode]]  # (depth, how often in a row, sentence)
+Lines = Sequence[tuple[int, int, ProofNode]]  # (depth, how often in a row, sentence)
 
 
 def _label(times: int, step: ProofNode) -> str:

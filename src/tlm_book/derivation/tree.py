@@ -54,12 +54,12 @@ class Derivation:
         return listed
 
     def __repr__(self) -> str:
-        return tree_text(list(self.lines()))
+        return tree_text(self.lines())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the tree, with a colour for each kind, on these matplotlib axes or on new
         ones; returns the axes."""
-        return draw_tree(list(self.lines()), ax)
+        return draw_tree(self.lines(), ax)
 
     def certificate(self) -> str:
         """This tree as a file for the proof assistant Coq, which proves there that every operator that the tree

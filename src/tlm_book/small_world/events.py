@@ -92,7 +92,7 @@ class Stays(Event):
     def happen(self, world: World) -> None:
         _new(world, self.who)
         _is(self.who, "person")
-        _need(sort_of(self.place) == "place", f"{self.place} is no place")
+        _is(self.place, "place")
         world.where[self.who] = self.place
         _not_alone(world, self.who, self.too)
         world.path[self.who] = [self.place]
@@ -153,7 +153,7 @@ class Goes(Event):
 
     def happen(self, world: World) -> None:
         _people(world, self.who)
-        _need(sort_of(self.place) == "place", f"{self.place} is no place")
+        _is(self.place, "place")
         _need(world.where[self.who] != self.place, f"{self.who} is there already")
         world.where[self.who] = self.place
         world.path[self.who].append(self.place)

@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -389,10 +388,6 @@ def _nothing_left_if_new(folder: Path, dist: DistContext) -> Iterator[None]:
         raise
 
 
-def _with_words(watch: Callable[[int, Any, Any], None], words: Any, step: int, model: Any) -> None:
-    watch(step, model, words)
-
-
 def _train_prepared(
     folder: Path,
     out: Path,
@@ -420,7 +415,7 @@ def _train_prepared(
         held_out.tokens,
         start=words.start,
         progress=progress,
-        watch=partial(_with_words, watch, words) if watch else None,
+        watch=(lambda step, model: watch(step, model, words)) if watch else None,
         folder=folder,
         keep=keep,
         dist=dist,
