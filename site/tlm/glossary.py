@@ -4,15 +4,14 @@ An entry of `glossary.md` is a paragraph `<a id="term-head"></a>**Head** (*atten
 forms in italics in parentheses. Headings, statements, tables, code, mathematics and links stay as they are.
 """
 
-import json
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from tlm.html import cell_caption, preview, statement
-from tlm.links import ancestors
+from tlm.links import ancestors, write_script
 from tlm.statements import ANCHOR
 
 GLOSSARY = "glossary"  # the last part of the page's name
@@ -101,9 +100,7 @@ def write_entries(app, pagename, templatename, context, doctree):
     if is_glossary(pagename) and "body" in context:
         head = '<div class="statement-head"><p class="statement-name"><span class="statement-label">Term</span> <b>{}</b></p></div>'
         found = {name: head.format(title) + preview([f"<p>{rest.lstrip('. ')}</p>"]) for name, title, rest in ENTRY.findall(context["body"])}
-        target = Path(app.outdir, "_static", "previews", f"{GLOSSARY}.js")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"tlmPreviews({json.dumps(pagename)}, {json.dumps(found, ensure_ascii=False)});\n", encoding="utf-8")
+        write_script(app, pagename, found)
 
 
 def read_anew(app, env, added, changed, removed):

@@ -58,9 +58,14 @@ def write_previews(app, pagename, templatename, context, doctree):
     """Called when a page has been written; `depart_statement` has kept its statements by then."""
     found = getattr(app.builder, "tlm_previews", {}).pop(pagename, None)
     if found:
-        target = Path(app.outdir, "_static", "previews", PurePosixPath(pagename).name + ".js")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"tlmPreviews({json.dumps(pagename)}, {json.dumps(found, ensure_ascii=False)});\n", encoding="utf-8")
+        write_script(app, pagename, found)
+
+
+def write_script(app, pagename, found):
+    """The script with this page's previews, {id: HTML}."""
+    target = Path(app.outdir, "_static", "previews", PurePosixPath(pagename).name + ".js")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f"tlmPreviews({json.dumps(pagename)}, {json.dumps(found, ensure_ascii=False)});\n", encoding="utf-8")
 
 
 def collect_outside_links(app, doctree):

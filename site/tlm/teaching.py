@@ -181,9 +181,8 @@ def minutes(root, link):
             label = f'<a class="reference internal" href="{link(name)}">{name.replace("_", " ")}</a>'
             lines.append(row_of(label, "core" if is_core(caption, name) else "optional", needs or "–", [chapter]))
     lines += [row_of("the core", "", "", core), row_of("the whole book", "", "", book.values())]
-    heads = ("chapter", "", "needs", "words", "reading", "●", "●●", "●●●", "solving")
-    head = "".join(f'<th scope="col"{"" if k < 3 else " class=text-right"}>{title}</th>' for k, title in enumerate(heads) if title or k == 1)
-    head = head.replace('<th scope="col"></th>', '<th scope="col">read</th>')
+    heads = ("chapter", "read", "needs", "words", "reading", "●", "●●", "●●●", "solving")
+    head = "".join(f'<th scope="col"{"" if k < 3 else " class=text-right"}>{title}</th>' for k, title in enumerate(heads))
     return f'<div class="pst-scrollable-table-container"><table class="table minutes"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
