@@ -359,6 +359,7 @@ BAD = [
     (ValueError, "states: got 2 pairs fused in state 1", lambda: merge_stepper([list("abcd"), ["ab", "cd"]])),
     (ValueError, "states: got 'abc' in state 1", lambda: merge_stepper([list("abc"), ["abc"]])),
     (ValueError, "ranks: got 2 numbers, want 1", lambda: merge_stepper([["a", "b"], ["ab"]], ranks=[1, 2])),
+    (ValueError, "ranks: got -1, want a number ≥ 0", lambda: merge_stepper([["a", "b"], ["ab"]], ranks=[-1])),
     (ValueError, "d_model: got 7, want an even number", lambda: clock_hands(7)),
     (ValueError, "d_model: got 66, want a whole number from 2 to 64", lambda: clock_hands(66)),
     (ValueError, "position: got -1, want", lambda: clock_hands(position=-1)),

@@ -5,7 +5,7 @@ from typing import Any
 
 import traitlets
 
-from tlm_book.checks import expects, expects_positive, refuse
+from tlm_book.checks import expects, is_whole, refuse
 from tlm_book.viewer.base import (
     Picture,
     bdi,
@@ -164,8 +164,9 @@ def _numbers(argument: str, numbers: Sequence[int] | None, n: int) -> list[int]:
     if numbers is None:
         return []
     expects(hasattr(numbers, "__iter__"), argument, kind(numbers), "a list of whole numbers, one for each merge", TypeError)
-    numbers = [int(x) if hasattr(x, "dtype") and x.dtype.kind in "iu" else x for x in numbers]
+    numbers = list(numbers)
     expects(len(numbers) == n, argument, f"{len(numbers)} numbers", f"{n}, one for each merge")
     for x in numbers:
-        expects_positive(**{argument: x + 1 if isinstance(x, int) and not isinstance(x, bool) else x})
-    return numbers
+        expects(is_whole(x), argument, repr(x), "a whole number", TypeError)
+        expects(x >= 0, argument, x, "a number ≥ 0")
+    return [int(x) for x in numbers]
