@@ -5,6 +5,7 @@ import operator
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from tlm_book.libraries import library
 from tlm_book.tokenization.bpe import GPT2_PATTERN, pre_tokens
 from tlm_book.tokenization.engine import encode_data
 from tlm_book.tokenization.files import checked_path, write_texts
+from tlm_book.tokenization.json_parts import wants
 from tlm_book.tokenization.rust import (
     PROBE,
     byte_characters,
@@ -137,9 +139,7 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     return _from_spellings(model["vocab"] | numbers, model["merges"], list(numbers), pattern)
 
 
-def _wants(part: str, got: object, *wanted: object) -> None:
-    one = " or ".join(map(json.dumps, wanted))
-    expects(got in wanted, "engine", f"{part} {json.dumps(got)}", f"{part} {one}")
+_wants = partial(wants, argument="engine")
 
 
 def _pattern_of(cut: dict[str, Any] | None) -> str:

@@ -28,10 +28,10 @@ Normalizer = Callable[[str], str]
 Cutter = Callable[[str, bool], list[str]]  # (text, whether it begins the whole text) → its pieces
 
 
-def wants(part: str, got: object, *wanted: object) -> None:
+def wants(part: str, got: object, *wanted: object, argument: str = "tokenizer.json") -> None:
     """ValueError unless `got` is one of the values wanted for this part."""
     one = " or ".join(map(json.dumps, wanted))
-    expects(got in wanted, "tokenizer.json", f"{part} {json.dumps(got)}", f"{part} {one}")
+    expects(got in wanted, argument, f"{part} {json.dumps(got)}", f"{part} {one}")
 
 
 def steps_of(part: Mapping[str, Any] | None, several: str) -> list[Mapping[str, Any]]:
