@@ -84,11 +84,9 @@ def try_padding_on(trial: Trial, n: int, found: Findings, side: str, keep: range
 def try_cache(trial: Trial, n: int, found: Findings) -> None:
     """Decode row by row, and in chunks, with the model's cache: each row must equal that of the whole pass."""
     x, half = trial.first(n), max(1, n // 2)
-    ways = {"one row at a time": [1] * n}
+    trials: list[tuple[dict[str, Any], str, list[int]]] = [({}, "one row at a time", [1] * n)]
     if trial.plan.options.step is None:
-        ways["half, one row, the rest"] = [half, 1, n - half - 1][: 1 + n - half]
-    trials: list[tuple[dict[str, Any], str, list[int]]] = [({}, way, sizes) for way, sizes in ways.items()]
-    if trial.plan.options.step is None:
+        trials.append(({}, "half, one row, the rest", [half, 1, n - half - 1][: 1 + n - half]))
         if trial.plan.again:
             del trials[0]  # one row at a time uses no kernels that the other way does not use
         if takes_mask(trial, n):

@@ -100,15 +100,12 @@ def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
 
 def _expects_proof(proof: ProofNode) -> None:
     """Check that the root and all nodes below it are proved; the ValueError otherwise says where the proof stops."""
-    gaps = {f"{step.subject} ({step.reason})" for step in _nodes(proof) if step.kind is Kind.UNPROVED and not _proves_less(step)}
+    breaks = lambda step: step.kind is Kind.UNPROVED and all(premise.kind is not Kind.UNPROVED for premise in step.premises)
+    gaps = {f"{step.subject} ({step.reason})" for step in filter(breaks, _nodes(proof))}
     wants = "an autoregressive one, proved from its leaves"
     expects(not gaps, "derivation", f"a proof that stops at {', '.join(sorted(gaps))}", wants)
     proved = Kind.AUTOREGRESSIVE in MEANS.get(proof.kind, ())
     expects(proved, "derivation", f"{proof.subject}, of which only '{proof.kind.value}' is proved", wants)
-
-
-def _proves_less(step: ProofNode) -> bool:
-    return any(premise.kind is Kind.UNPROVED for premise in step.premises)
 
 
 class _Writer:

@@ -72,7 +72,7 @@ def generate(
     """
     expects_model(model)
     _expects_ways(generator, compile)
-    several = isinstance(tokens, list | tuple) and not _is_text(tokens)
+    several = isinstance(tokens, list | tuple) and not all(map(_is_single, tokens))  # a list of single numbers, as a tokenizer gives them, is one text
     rows: Any = None if several else _text(model, tokens)
     if several:
         texts = [_text(model, text) for text in tokens]
@@ -154,11 +154,6 @@ def _sampler(choices: dict[str, Any]) -> Sampler:
     """The sampler with these choices; TypeError for a name that `generate` does not take."""
     expects_names(choices, [*(field.name for field in fields(Sampler)), *OTHERS])
     return Sampler(**choices)
-
-
-def _is_text(tokens: Any) -> bool:
-    """Whether this list is one text, that is, holds single numbers, as a tokenizer gives them, and not texts."""
-    return all(map(_is_single, tokens))
 
 
 def _text(model: TransformerLM, tokens: Any) -> Any:

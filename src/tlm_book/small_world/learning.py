@@ -140,6 +140,9 @@ class _Course:
         self.batches: Iterator[tuple[Tensor, Tensor]] | None = None
         self.step, self.tokens, self.lesson, self.since, self.seconds = 0, 0, 0, 0, 0.0
         self.log: list[dict[str, Any]] = []
+        rows = lessons[0].batch
+        steps = max(s.warmup, s.tokens // (rows * lessons[0].context))
+        self.train_config = TrainConfig(steps=steps, batch_size=rows, lr=s.lr, min_lr=s.lowest, warmup=s.warmup, weight_decay=0.0, seed=s.seed)
 
     _NUMBERS = ("step", "tokens", "lesson", "since", "seconds", "log")
 
@@ -167,13 +170,6 @@ class _Course:
         for name in self._NUMBERS:
             setattr(self, name, kept[name])
 
-    def train_config(self) -> TrainConfig:
-        first = self.lessons[0]
-        steps = max(self.s.warmup, self.s.tokens // (first.batch * first.context))
-        return TrainConfig(
-            steps=steps, batch_size=first.batch, lr=self.s.lr, min_lr=self.s.lowest, warmup=self.s.warmup, weight_decay=0.0, seed=self.s.seed
-        )
-
     def advance(self) -> float | Tensor:
         """Take one step; returns its loss."""
         begun = time.perf_counter()
@@ -184,11 +180,11 @@ class _Course:
         loss: float | Tensor
         if next(self.model.parameters()).is_cuda:
             if tokens.shape not in self.recorded:
-                self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]), self.train_config())
+                self.recorded[tokens.shape] = RecordedStep(self.model, self.optimizer, (tokens.shape[0], tokens.shape[1]), self.train_config)
             loss = self.recorded[tokens.shape](read, tokens, weights)[0]
         else:
             with quick_products(self.trained, "auto" if self.trained is self.model else "linear"):  # a compiled one is left alone
-                loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config(), weights)
+                loss, _ = train_step(self.trained, self.optimizer, read, tokens, self.train_config, weights)
         self.step, self.tokens = self.step + 1, self.tokens + tokens.numel()
         self.seconds += time.perf_counter() - begun
         return loss
@@ -268,6 +264,6 @@ def learn_world(
             if stopped():
                 course.keep(kept)
                 raise KeyboardInterrupt
-    save(course.model.eval().cpu(), out, course.tokenizer, config=course.train_config(), log=course.log)
+    save(course.model.eval().cpu(), out, course.tokenizer, config=course.train_config, log=course.log)
     kept.unlink(missing_ok=True)
     return out
