@@ -23,14 +23,10 @@ def check_fingerprint(file: Path) -> None:
     if not FINGERPRINT.fullmatch(name):
         return
     small = len(name) == 40  # git's own fingerprint: SHA-1 with a header
-    digest = hashlib.sha1() if small else hashlib.sha256()
-    if small:
-        digest.update(b"blob %d\0" % file.stat().st_size)
+    begun = hashlib.sha1(b"blob %d\0" % file.stat().st_size) if small else hashlib.sha256()
     with file.open("rb") as content:
-        while part := content.read(1 << 20):
-            digest.update(part)
-    got = f"a file with fingerprint {digest.hexdigest()[:12]}…"
-    expects(digest.hexdigest() == name, f"{file}", got, f"{name[:12]}…; delete it and fetch it again")
+        digest = hashlib.file_digest(content, lambda: begun).hexdigest()
+    expects(digest == name, f"{file}", f"a file with fingerprint {digest[:12]}…", f"{name[:12]}…; delete it and fetch it again")
 
 
 def converted(hub: Any, name: str) -> str | None:
