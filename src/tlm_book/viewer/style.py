@@ -8,7 +8,7 @@ import sys
 
 from tlm_book.libraries import library
 
-__all__ = ["BLUE", "CYCLE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "SEQUENTIAL", "use_style"]
+__all__ = ["BLUE", "CYCLE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "SEQUENTIAL", "SIGNED", "use_style"]
 
 BLUE = "#0072b2"
 ORANGE = "#e69f00"
@@ -28,6 +28,11 @@ SEQUENTIAL_STOPS = (
     "#f6fbfd", "#c4e7f2", "#8ed0e4", "#5bb4d7", "#3898cb", "#2a7cbb", "#295fa3", "#263f80", "#1d2657",
 )  # fmt: skip
 
+SIGNED = "tlm_signed"
+"""Name of the colour map for numbers of both signs (orange-red below 0, blue above); `use_style` registers it, too."""
+
+SIGNED_STOPS = ("#b34700", "#f0b98f", "#fbfbf9", "#8fc3e3", "#005a8f")
+
 INK = "#1f2933"
 LINE = "#d5dae1"
 
@@ -37,7 +42,7 @@ def use_style() -> None:
 
     Sets matplotlib's settings for this process (white ground, the palette `CYCLE`, DejaVu Sans at 10 points, a light
     grid, no frame at the top and right, 6.4 inches wide, 150 dots per inch, the same bytes for the same SVG), registers
-    the colour map `SEQUENTIAL`, and, inside a notebook, makes the inline pictures PNG. May be called more than once.
+    the colour maps `SEQUENTIAL` and `SIGNED`, and, inside a notebook, makes the inline pictures PNG. May be called again.
     Matplotlib draws the grid above images: say `ax.grid(False)` beside `imshow`, and `layout="constrained"` in `subplots`.
 
     >>> use_style()
@@ -49,10 +54,11 @@ def use_style() -> None:
     from cycler import cycler
     from matplotlib.colors import LinearSegmentedColormap
 
-    if SEQUENTIAL not in matplotlib.colormaps:
-        scale = LinearSegmentedColormap.from_list(SEQUENTIAL, SEQUENTIAL_STOPS, N=256)
-        matplotlib.colormaps.register(scale)
-        matplotlib.colormaps.register(scale.reversed())
+    for name, stops in ((SEQUENTIAL, SEQUENTIAL_STOPS), (SIGNED, SIGNED_STOPS)):
+        if name not in matplotlib.colormaps:
+            scale = LinearSegmentedColormap.from_list(name, stops, N=256)
+            matplotlib.colormaps.register(scale)
+            matplotlib.colormaps.register(scale.reversed())
     _inline_png()  # before the settings: loading the inline backend may write settings of its own
     matplotlib.rcParams.update({
         "figure.figsize": (6.4, 3.8),
