@@ -15,17 +15,12 @@ __all__ = ["pack", "rounded"]
 LEVELS = 127
 
 
-class _Store:
-    """A growing sequence of bytes, in which every array begins at a place where a float32 may begin."""
-
-    def __init__(self) -> None:
-        self.bytes = bytearray()
-
-    def add(self, array: np.ndarray) -> int:
-        self.bytes += b"\0" * (-len(self.bytes) % 4)
-        at = len(self.bytes)
-        self.bytes += np.ascontiguousarray(array).tobytes()
-        return at
+def _add(data: bytearray, array: np.ndarray) -> int:
+    """Append the array at the next place where a float32 may begin, which is returned."""
+    data += b"\0" * (-len(data) % 4)
+    at = len(data)
+    data += array.tobytes()
+    return at
 
 
 def _quantized(W: Float[np.ndarray, "*stack i j"], by: str) -> tuple[np.ndarray, np.ndarray]:
@@ -67,17 +62,17 @@ def pack(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
     weights   as `TransformerLM.spec_weights` returns them.
     bits      8, or 32 for float32 throughout.
     """
-    store = _Store()
+    data = bytearray()
 
     def leaf(name: str, W: np.ndarray) -> dict[str, Any]:
         by = _way(name, bits)
         if by is None:
-            return {"shape": list(W.shape), "at": store.add(W.astype(np.float32))}
+            return {"shape": list(W.shape), "at": _add(data, W.astype(np.float32))}
         q, f = _quantized(W, by)
-        return {"shape": list(W.shape), "by": by, "factors": store.add(f), "at": store.add(q)}
+        return {"shape": list(W.shape), "by": by, "factors": _add(data, f), "at": _add(data, q)}
 
     names = _walk(_untied(weights), "", leaf)
-    return {"names": names, "bytes": base64.b64encode(bytes(store.bytes)).decode()}
+    return {"names": names, "bytes": base64.b64encode(data).decode()}
 
 
 def rounded(weights: Mapping[str, Any], bits: int = 8) -> dict[str, Any]:
