@@ -34,19 +34,16 @@ class Progress:
         self.last: deque[str] = deque(maxlen=LAST)
 
     def read(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.hear(line.rstrip())
-
-    def hear(self, line: str) -> None:
-        self.last.append(line)
-        first, *rest = line.split() or [""]
-        if first in ("Collecting", "Requirement", "Obtaining"):
-            self.found += 1
-        elif first in ("Downloading", "Using") and ".metadata" not in line and (size := SIZE.search(line)):
-            self.fetched += 1
-            self.megabytes += float(size[1]) * UNITS[size[2]]
-        elif line.startswith("Installing collected packages:"):
-            self.wanted = len(rest) - 2
+        for line in map(str.rstrip, lines):
+            self.last.append(line)
+            first, *rest = line.split() or [""]
+            if first in ("Collecting", "Requirement", "Obtaining"):
+                self.found += 1
+            elif first in ("Downloading", "Using") and ".metadata" not in line and (size := SIZE.search(line)):
+                self.fetched += 1
+                self.megabytes += float(size[1]) * UNITS[size[2]]
+            elif line.startswith("Installing collected packages:"):
+                self.wanted = len(rest) - 2
 
     def words(self, installed: int) -> str:
         if self.wanted:
@@ -56,21 +53,15 @@ class Progress:
         return f"{self.found} looked up"
 
 
-class Complaints:
-    """What pip writes to its error stream: passed on, but for warnings beyond the first few."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def read(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            if line.startswith("WARNING:"):
-                self.warnings.append(line)
-            if not line.startswith("WARNING:") or len(self.warnings) <= WARNINGS:
-                print(line, end="", file=sys.stderr, flush=True)
-
-    def held_back(self) -> list[str]:
-        return self.warnings[WARNINGS:]
+def pass_on(lines: Iterable[str], held: list[str]) -> None:
+    """Print what pip writes to its error stream; warnings beyond the first few are held back."""
+    warnings = 0
+    for line in lines:
+        warnings += line.startswith("WARNING:")
+        if line.startswith("WARNING:") and warnings > WARNINGS:
+            held.append(line)
+        else:
+            print(line, end="", file=sys.stderr, flush=True)
 
 
 def installed() -> int:
@@ -85,9 +76,9 @@ def pinned(text: str) -> int:
 
 def install(command: list[str], every: float = EVERY) -> int:
     """Run pip, print how far it is every so many seconds, return its exit status."""
-    begun, before, progress, complaints = time.monotonic(), installed(), Progress(), Complaints()
+    begun, before, progress, held = time.monotonic(), installed(), Progress(), list[str]()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace") as pip:
-        readers = [threading.Thread(target=progress.read, args=(pip.stdout,)), threading.Thread(target=complaints.read, args=(pip.stderr,))]
+        readers = [threading.Thread(target=progress.read, args=(pip.stdout,)), threading.Thread(target=pass_on, args=(pip.stderr, held))]
         for reader in readers:
             reader.start()
         status = None
@@ -98,7 +89,6 @@ def install(command: list[str], every: float = EVERY) -> int:
                 print(f"  {time.monotonic() - begun:4.0f} s: {progress.words(installed() - before)}", flush=True)
         for reader in readers:
             reader.join()
-    held = complaints.held_back()
     if status:
         print(*held, "pip failed. The last that it said:\n", *(f"  {line}\n" for line in progress.last), sep="", end="", file=sys.stderr)
     else:
