@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -293,15 +293,12 @@ class OnDisk:
         self.n_logged = 0  # entries that are in the file already
         self.board: Any = None  # TensorBoard's writer
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> contextlib.AbstractContextManager[None]:
         """A context in which no other run works in the folder: FileExistsError if one does."""
         if self.dist.rank > 0:
-            yield
-            return
+            return contextlib.nullcontext()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with held(self.folder):
-            yield
+        return held(self.folder)
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Restore the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which
