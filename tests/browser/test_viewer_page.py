@@ -63,8 +63,8 @@ def test_heads_by_click_arrow_and_menu(show):
     assert said(page) == "mat (5) attends most to mat (5) 1.000 ± 0.002"
     page.keyboard.press("ArrowLeft")
     assert said(page) == "mat (5) attends most to the (0) 1.000 ± 0.002"
-    assert page.evaluate("document.querySelector('[data-tlm-attention]').firstChild.shadowRoot.activeElement.ariaLabel") == "layer 1, head 0: entropy 0.00 nats, mean distance 2.50 tokens"
-    page.get_by_label("layer", exact=True).select_option("0")
+    assert page.evaluate("document.querySelector('[data-tlm-attention]').firstChild.shadowRoot.activeElement.ariaLabel") == "block 1, head 0: entropy 0.00 nats, mean distance 2.50 tokens"
+    page.get_by_label("block", exact=True).select_option("0")
     assert said(page).startswith("mat (5) attends most to the (0) 0.165")
 
 
@@ -175,7 +175,7 @@ def test_same_picture_twice_and_another_on_one_page(show):
 def test_without_scripts_there_is_a_table(show):
     page = show(attention(TOKENS, weights()).to_html(), java_script_enabled=False)
     assert page.locator("table tbody tr").count() == 6
-    assert page.locator("table caption").inner_text().startswith("Attention weights: layer 0, head 0")
+    assert page.locator("table caption").inner_text().startswith("Attention weights: block 0, head 0")
 
 
 def test_live_host_a_kernel_moves_the_picture_and_hears_of_choices(show):
@@ -196,7 +196,7 @@ def test_live_host_a_kernel_moves_the_picture_and_hears_of_choices(show):
     assert page.evaluate("saved") == [[1, 0]]
     for key, value in {"pinned": [3, None], "scale": "log", "top_k": 2, "form": "edges", "against": [0, 0], "difference": True, "reverse": True}.items():
         page.evaluate("([key, value]) => kernel(key, value)", [key, value])
-    assert said(page).splitlines()[0] == "layer 1, head 0: on (3) attends most to the (0) 1.000 ± 0.002"
+    assert said(page).splitlines()[0] == "block 1, head 0: on (3) attends most to the (0) 1.000 ± 0.002"
     assert page.get_by_label("as", exact=True).input_value() == "edges" and page.get_by_label("colours").input_value() == "log"
     assert page.get_by_label("compare with").input_value() == "0,0" and page.get_by_label("difference").is_checked()
     page.locator(".text span").nth(2).click()
@@ -393,12 +393,12 @@ def test_two_heads_side_by_side_and_their_difference(show):
     page = show(attention(TOKENS, A).to_html())
     page.get_by_label("compare with").select_option("1,0")
     assert page.locator(".panel").count() == 2 and near(pixels(page, 6, 6, 1)[3, :4], colours(A[1, 0])[3, :4])
-    assert page.locator(".heads .second").get_attribute("aria-label").startswith("layer 1, head 0")
+    assert page.locator(".heads .second").get_attribute("aria-label").startswith("block 1, head 0")
     page.locator(".cells").nth(1).hover(position=cell(page, 3, 1))
     q = np.rint(255 * A) / 255
-    assert said(page).split("\n")[0] == f"layer 0, head 0: on (3) → cat (1): {q[0, 0, 3, 1]:.3f} ± 0.002"
+    assert said(page).split("\n")[0] == f"block 0, head 0: on (3) → cat (1): {q[0, 0, 3, 1]:.3f} ± 0.002"
     assert [line for line in said(page).splitlines() if line][1:] == [
-        f"layer 1, head 0: on (3) → cat (1): {q[1, 0, 3, 1]:.3f} ± 0.002", f"difference: {q[0, 0, 3, 1] - q[1, 0, 3, 1]:.3f} ± 0.004".replace("-", "−")]
+        f"block 1, head 0: on (3) → cat (1): {q[1, 0, 3, 1]:.3f} ± 0.002", f"difference: {q[0, 0, 3, 1] - q[1, 0, 3, 1]:.3f} ± 0.004".replace("-", "−")]
     apart = 0.5 * np.abs(q[0, 0] - q[1, 0]).sum(-1).mean()
     assert abs(values(page, ".panel:nth-child(2) .facts")[-1] - apart) < 1e-9
     assert near(fills(page, 1)[:4], colours(A[1, 0])[3, :4])
@@ -407,7 +407,7 @@ def test_two_heads_side_by_side_and_their_difference(show):
     d = differences(A[0, 0], A[1, 0])
     assert near([pixels(page, 6, 6, 1)[i, j] for i in range(6) for j in range(i + 1)], [d[i, j] for i in range(6) for j in range(i + 1)])
     assert near(fills(page, 1)[:4], d[3, :4]) and near(fills(page, 0)[:4], colours(A[0, 0])[3, :4])
-    assert page.locator(".facts").nth(1).inner_text().startswith("layer 0, head 0 − layer 1, head 0")
+    assert page.locator(".facts").nth(1).inner_text().startswith("block 0, head 0 − block 1, head 0")
     page.get_by_label("compare with").select_option("")
     assert page.locator(".panel").count() == 1 and page.locator(".text").count() == 1 and not page.get_by_label("difference").is_visible()
 
@@ -419,7 +419,7 @@ def test_two_models_follow_the_choice_of_head(show):
         if key:
             page.locator(".heads [aria-checked=true]").press(key)
         assert near(pixels(page, 4, 4), colours(A[layer, head])) and near(pixels(page, 4, 4, 1), colours(B[layer, head]))
-        assert [t.split("   ")[0].split("entropy")[0].strip() for t in page.locator(".facts").all_inner_texts()] == [f"before <b> · layer {layer}, head {head}", f"after · layer {layer}, head {head}"]
+        assert [t.split("   ")[0].split("entropy")[0].strip() for t in page.locator(".facts").all_inner_texts()] == [f"before <b> · block {layer}, head {head}", f"after · block {layer}, head {head}"]
         data = attention(words(4), A, compare=B).data
         assert values(page, ".panel:nth-child(2) .facts")[:2] == [data["entropy"][1][layer][head], data["distance"][1][layer][head]]
     page.get_by_label("as", exact=True).select_option("edges")
@@ -495,7 +495,7 @@ def test_save_as_data(show):
     page.locator(".heads button").nth(1).click()
     name, text = saved(page, "JSON")
     got, q = json.loads(text), np.rint(255 * A) / 255
-    assert name == "attention-layer0-head1.json" and got["tokens"][:3] == [t.replace(" ", "␣") for t in NASTY[:3]] and (got["layer"], got["head"], got["title"]) == (0, 1, "T")
+    assert name == "attention-block0-head1.json" and got["tokens"][:3] == [t.replace(" ", "␣") for t in NASTY[:3]] and (got["layer"], got["head"], got["title"]) == (0, 1, "T")
     W = np.array([[[[np.nan if x is None else x for x in row] for row in head] for head in layer] for layer in got["weights"]])
     hidden = np.triu(np.ones((6, 6)), 1) > 0
     assert np.isnan(W[..., hidden]).all() and np.abs(W - q)[..., ~hidden].max() <= 5e-5 and got["weights_within"] == 1 / 510
@@ -679,7 +679,7 @@ def test_every_control_has_a_name_a_size_and_a_visible_focus(show, state):
     else:
         raise AssertionError("the focus never leaves the picture")
     assert page.evaluate("document.activeElement.id") == "after"
-    wanted = ["layer", "head", "as", "colours", "compare with", "save the picture as PNG", "save this head's weights as CSV", "numbers, as tables", "shade by who looks at the token"]
+    wanted = ["block", "head", "as", "colours", "compare with", "save the picture as PNG", "save this head's weights as CSV", "numbers, as tables", "shade by who looks at the token"]
     assert all(name in found for name in wanted) and len(found) == len(set(found))
 
 
@@ -698,7 +698,7 @@ def test_print_is_light_and_without_controls(show):
 
 def test_without_scripts_there_is_a_drawing_too(show):
     page = show(attention(TOKENS, weights()).to_html(), java_script_enabled=False, viewport={"width": 360, "height": 800})
-    assert page.get_by_role("img", name="weights of layer 0, head 0").bounding_box()["width"] == 96
+    assert page.get_by_role("img", name="weights of block 0, head 0").bounding_box()["width"] == 96
     assert page.evaluate is not None and page.locator("table").bounding_box()["width"] <= 344
 
 

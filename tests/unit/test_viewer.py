@@ -138,7 +138,7 @@ def test_same_bytes_in_fresh_processes():
     )
     runs = {subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(runs) == 1
-    assert "<attention weights: 1 × 1 heads, 3 × 3 tokens; layer 0, head 0>".encode() in runs.pop()
+    assert "<attention weights: 1 × 1 heads, 3 × 3 tokens; block 0, head 0>".encode() in runs.pop()
 
 
 def test_choice_of_head_is_a_trait_that_the_page_follows():
@@ -148,7 +148,7 @@ def test_choice_of_head_is_a_trait_that_the_page_follows():
     view.layer, view.head = 1, 2
     after = view._repr_mimebundle_()[0]
     assert seen == [("layer", 1), ("head", 2)]
-    assert before["text/plain"] != after["text/plain"] == "<attention weights: 2 × 4 heads, 3 × 3 tokens; layer 1, head 2>"
+    assert before["text/plain"] != after["text/plain"] == "<attention weights: 2 × 4 heads, 3 × 3 tokens; block 1, head 2>"
     assert '"head":0,"layer":0,' in before["text/html"] and '"head":2,"layer":1,' in after["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in after
     with pytest.raises(IndexError, match=r"^head: got 4, want a head from 0 to 3$"):
@@ -246,7 +246,7 @@ def test_still_drawing_shows_the_largest_weight_of_each_block(n):
             level[int(y) // side, int(x) // side] = ("#d5dae1", *style.SEQUENTIAL_STOPS).index(colour) - 1
     want = [[np.rint(8 * np.sqrt(np.rint(255 * A[a : a + k, b : b + k].max()) / 255)) for b in range(0, n, k)] for a in range(0, n, k)]
     want = np.where(np.triu(np.ones(level.shape), 1) > 0, -1, want) if n % 2 == 0 else want
-    assert np.array_equal(level, want) and 'aria-label="weights of layer 0, head 0"' in still
+    assert np.array_equal(level, want) and 'aria-label="weights of block 0, head 0"' in still
 
 
 A3 = softmax((3, 3))
@@ -429,7 +429,7 @@ def test_the_head_that_is_drawn(layer, head, mask):
     view.layer, view.head = layer, head
     axes = figure(view).axes[0]
     drawn = axes.images[0].get_array()
-    assert np.array_equal(drawn.mask, ~seen) and np.array_equal(drawn.data, q / 255) and axes.get_title(loc="left") + axes.get_title() == f"layer {layer}, head {head}"
+    assert np.array_equal(drawn.mask, ~seen) and np.array_equal(drawn.data, q / 255) and axes.get_title(loc="left") + axes.get_title() == f"block {layer}, head {head}"
     assert [label.get_text() for label in axes.get_yticklabels()] == words(5)
 
 
@@ -483,7 +483,7 @@ print(show(model, tokenizer, "ab"), attention(["a"], [[1.0]]), viewer.attention 
 def test_what_draws_without_widgets_needs_none():
     done = subprocess.run([sys.executable, "-c", WITHOUT_WIDGETS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("layer 0, head 0> True\n")
+    assert done.stdout.endswith("block 0, head 0> True\n")
 
 
 @pytest.mark.filterwarnings("ignore:Widget")

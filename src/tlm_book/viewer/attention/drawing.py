@@ -48,7 +48,7 @@ def figure(view: Any) -> Any:
     ax.set_facecolor(LINE)
     ax.grid(False)
     title = view.data["title"]
-    ax.set_title((f"{title}: " if title else "") + f"layer {view.layer}, head {view.head}", parse_math=False)
+    ax.set_title((f"{title}: " if title else "") + f"block {view.layer}, head {view.head}", parse_math=False)
     rows, columns = view.data["tokens"], view.data["columns"] or view.data["tokens"]
     if n <= MOST_NAMES:
         ax.set_yticks(range(n), rows, fontsize=7, parse_math=False)

@@ -24,7 +24,7 @@ def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> 
 
     >>> from tlm_book.training import shipped
     >>> show(*shipped(), "The tide")
-    <attention weights: 4 × 4 heads, 4 × 4 tokens; layer 0, head 0>
+    <attention weights: 4 × 4 heads, 4 × 4 tokens; block 0, head 0>
     """
     expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
     expects(hasattr(model, "eval") and hasattr(model, "parameters"), "model", type(model).__name__, "a model: show(model, tokenizer, text)", TypeError)

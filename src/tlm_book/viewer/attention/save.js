@@ -1,7 +1,7 @@
 // ---- saving: the picture as PNG and SVG, all weights as JSON, one head as CSV --------------------------------------------
 function saveAs(kind, host) {
   const { layer, head } = host;
-  const name = `attention-layer${layer()}-head${head()}.${kind}`, drop = (content, type) => {
+  const name = `attention-block${layer()}-head${head()}.${kind}`, drop = (content, type) => {
     const link = make("a", { download: name, href: URL.createObjectURL(new Blob([content], { type })) });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);

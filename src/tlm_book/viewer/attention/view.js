@@ -30,21 +30,21 @@ function render({ model, el }) {
   let A = null, B = null; // the weights of the head in detail, and of the one compared with
 
   // ---- the elements, made once ----------------------------------------------------------------------------------------
-  const place = (l, h) => (several ? `layer ${l}, head ${h}` : "");
+  const place = (l, h) => (several ? `block ${l}, head ${h}` : "");
   const title = ([which, l, h]) => [...(stored.length > 1 ? [picture.names[which]] : []), place(l, h)].filter(Boolean).join(" · ") || "weights";
   const minus = (a, b) => (a[0] === b[0] ? `${title(a)} − ${place(b[1], b[2])}` : [picture.names.join(" − "), place(a[1], a[2])].filter(Boolean).join(" · "));
   const facts = ([which, l, h]) => {
     const distance = picture.distance && picture.distance[which][l][h], entropy = picture.entropy[which][l][h];
     return [["entropy", entropy, "nats"], ...(distance === null ? [] : [["mean distance", distance, "tokens"]])];
   };
-  const grid = make("div", { class: "heads", role: "radiogroup", "aria-label": "heads: a row for each layer, arrow keys choose" });
+  const grid = make("div", { class: "heads", role: "radiogroup", "aria-label": "heads: a row for each block, arrow keys choose" });
   const thumbs = [];
   if (several) {
     grid.append(make("span"), ...Array.from({ length: heads }, (_, h) => make("span", {}, h || heads > 6 ? `${h}` : `head ${h}`)));
     for (let l = 0; l < layers; l++) {
-      grid.append(make("span", {}, l || layers > 6 ? `${l}` : `layer ${l}`));
+      grid.append(make("span", {}, l || layers > 6 ? `${l}` : `block ${l}`));
       for (let h = 0; h < heads; h++) {
-        const name = `layer ${l}, head ${h}: ${facts([0, l, h]).map(([what, x, unit]) => `${what} ${fixed(x, 2)} ${unit}`).join(", ")}`;
+        const name = `block ${l}, head ${h}: ${facts([0, l, h]).map(([what, x, unit]) => `${what} ${fixed(x, 2)} ${unit}`).join(", ")}`;
         const thumb = make("button", { type: "button", role: "radio", "aria-label": name, title: name }, make("canvas"));
         thumb.addEventListener("click", () => choose({ layer: l, head: h }));
         thumbs.push(thumb);
@@ -63,7 +63,7 @@ function render({ model, el }) {
     return { node: make("label", {}, input, name), show: () => { input.checked = get(key); } };
   }
   const counted = (size) => Array.from({ length: size }, (_, k) => [k, `${k}`]);
-  const layerMenu = menu("layer", counted(layers), layer, (l) => choose({ layer: +l }));
+  const layerMenu = menu("block", counted(layers), layer, (l) => choose({ layer: +l }));
   const headMenu = menu("head", counted(heads), head, (h) => choose({ head: +h }));
   const formMenu = menu("as", [["matrix", "matrix"], ["edges", "edges"]], () => get("form"), (form) => choose({ form }));
   const scaleMenu = menu("colours", Object.entries(SCALES).map(([key, { name }]) => [key, name]), () => get("scale"), (scale) => choose({ scale }));

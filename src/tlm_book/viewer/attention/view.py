@@ -46,7 +46,7 @@ class View(Picture):
     The reader's choices are traits. They follow the reader in a live notebook, may be set, and may be watched
     (`view.observe(call, names=["layer", "head"])`); a value outside the picture's range raises IndexError or ValueError.
 
-    layer, head  the head shown in detail, counted from 0.
+    layer, head  the head shown in detail: its block and its place there, counted from 0.
     pinned       the marked place: None, or (i, j): row i and column j, one of which may be None.
     scale        how a weight becomes a colour: "root" (of its square root), "linear", "log", or "top": the `top_k` largest
                  weights of each row alone.
@@ -99,7 +99,7 @@ class View(Picture):
 
     def __repr__(self) -> str:
         layers, heads, n, m = self.data["shape"]
-        return f"<attention weights: {layers} × {heads} heads, {n} × {m} tokens; layer {self.layer}, head {self.head}>"
+        return f"<attention weights: {layers} × {heads} heads, {n} × {m} tokens; block {self.layer}, head {self.head}>"
 
     def _fallback(self) -> str:
         return _still(self.data, self.layer, self.head)
@@ -142,7 +142,7 @@ def attention(
 
     >>> view = attention(["to", "be"], [[1, 0], [0.25, 0.75]])
     >>> view
-    <attention weights: 1 × 1 heads, 2 × 2 tokens; layer 0, head 0>
+    <attention weights: 1 × 1 heads, 2 × 2 tokens; block 0, head 0>
     >>> view.pinned = (1, None)  # the row of "be" stays marked
     """
     rows = expects_strings("tokens", tokens)
@@ -286,9 +286,9 @@ def _still(data: Mapping[str, Any], layer: int, head: int) -> str:
     title = html.escape(data["title"] or "Attention weights")
     more = f" (the first {FALLBACK_ROWS} of {n} rows)" if n > FALLBACK_ROWS else ""
     return (
-        f"{_drawing(q, seen, f'weights of layer {layer}, head {head}')}"
+        f"{_drawing(q, seen, f'weights of block {layer}, head {head}')}"
         f'<table style="overflow-wrap: anywhere; text-align: left"><caption>'
-        f"{title}: layer {layer}, head {head}{more}. With scripts this is an interactive picture.</caption>"
+        f"{title}: block {layer}, head {head}{more}. With scripts this is an interactive picture.</caption>"
         '<thead><tr><th scope="col">token</th><th scope="col">attends most to</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
