@@ -175,6 +175,13 @@ def test_the_turn_is_the_same_from_every_position(show):
     assert said(page) == "From p = 11 to p + k = 13 the hands turn by 2.00, 0.0928, 0.00431 (radians): k·ω, whatever p is."
 
 
+def test_few_clocks_are_large_where_there_is_room(show):
+    for width, low, high in ((820, 110, 125), (390, 75, 90)):
+        page = show(clock_hands(8).to_html(), viewport={"width": width, "height": 800})
+        boxes = [box.bounding_box() for box in page.locator(".clocks svg").all()]
+        assert all(low <= box["width"] <= high for box in boxes) and len({box["y"] for box in boxes}) == 1
+
+
 # ---- softmax ------------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +210,11 @@ def test_temperature_moves_the_weights(show):
     page.get_by_role("button", name="τ = 1").press("Enter")
     assert page.get_by_label("temperature τ").input_value() == "0" and said(page).startswith("τ = 1.00")
     assert page.get_by_label("temperature τ").get_attribute("aria-valuetext") == "1.00"
+
+
+def test_all_that_tie_are_named(show):
+    for s, names in (([2, 1, 2], "0 and 2"), ([1, 1, 1], "0, 1 and 2"), ([0, 1, 0], "1")):
+        assert f"({names})" in said(show(softmax_temperature(s).to_html()))
 
 
 def test_a_first_temperature_off_the_steps_is_kept(show):
@@ -368,6 +380,13 @@ def test_sampling_is_that_of_numpy(show, V, shown, seed):
         assert np.abs(bars(page, ".after i") * bars_to - after[order[:shown]]).max() < 1e-4 and bars_to >= max(before.max(), after.max())
         ticks = page.locator(".track b").evaluate_all("all => all.map((b) => parseFloat(b.style.left) / 100)")
         assert np.allclose(ticks, np.minimum(counts[order[:shown]] / draws / bars_to, 1), atol=1e-4)
+
+
+def test_what_is_cut_stands_in_one_line(show):
+    for width in (820, 390):
+        page = show(sampling(LOGITS, [f"t{j}" for j in range(60)], top_k=1).to_html(), viewport={"width": width, "height": 800})
+        cells = page.locator("td:nth-child(4)").evaluate_all("(all) => all.map((one) => [one.parentElement.offsetHeight, one.scrollWidth - one.clientWidth])")
+        assert len({tall for tall, _ in cells[:12]}) == 1 and not any(over for _, over in cells) and cells[0][0] < 36
 
 
 def test_sampling_at_the_ends_of_the_pieces(show):

@@ -38,17 +38,20 @@ function render({ model, el }) {
     fill.style.width = `${100 * w}%`;
     return node;
   };
-  const largest = (weights) => weights.indexOf(Math.max(...weights));
+  // The largest weight, and the names of all that have it.
+  const top = (weights) => {
+    const most = Math.max(...weights), names = labels.filter((_, i) => weights[i] === most);
+    return [value(most), " (", ...names.flatMap((name, i) => [...(i ? [i < names.length - 1 ? ", " : " and "] : []), make("b", {}, name)]), ")"];
+  };
   const value = (x, shown = fixed(x)) => data(x, shown);
 
   function show() {
     const [d, s] = row(), taus = byWidth ? [1, Math.sqrt(d)] : [model.get("temperature")], all = taus.map((tau) => softmax(s, tau));
     list.show(s.map((x, i) => [make("bdi", {}, labels[i]), data(x, number(x)), ...all.map((weights, k) => stripe(weights[i], k > 0))]));
     sums.show(facts.map(([name, fact]) => [name, ...all.map((weights, k) => data(fact(s, weights, taus[k]), number(fact(s, weights, taus[k]))))]));
-    const top = largest(all[0]), mark = make("b", {}, labels[top]);
     words.replaceChildren(...(byWidth
-      ? [`d = ${d}: the largest weight is `, value(all[0][top]), " (", mark, "); with the scores divided by √d = ", value(taus[1], number(taus[1])), " it is ", value(all[1][top]), "."]
-      : [`τ = ${number(taus[0])}: the largest weight is `, value(all[0][top]), " (", mark, "); entropy ", value(entropy(all[0])), ` of at most ln ${s.length} = ${fixed(Math.log(s.length))}.`]));
+      ? [`d = ${d}: the largest weight is `, ...top(all[0]), "; with the scores divided by √d = ", value(taus[1], number(taus[1])), " it is ", value(Math.max(...all[1])), "."]
+      : [`τ = ${number(taus[0])}: the largest weight is `, ...top(all[0]), "; entropy ", value(entropy(all[0])), ` of at most ln ${s.length} = ${fixed(Math.log(s.length))}.`]));
   }
   for (const name of ["temperature", "width"]) model.on(`change:${name}`, show);
   const bar = make("div", { class: "bar" }, control, ...(byWidth ? [] : [reset]));
