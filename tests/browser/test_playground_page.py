@@ -236,6 +236,52 @@ def test_top_k_can_be_set_by_hand(show, small):
     assert steps == ["1", "2", "3", "4", "5"] and int(slider.get_attribute("max")) < 40
 
 
+INK = "(all) => all.map((one) => getComputedStyle(one).color)"
+
+
+def test_letters_on_a_dark_ground_are_light(show, small):
+    """The first row gives itself the weight 1: white on the light page's blue, black on the dark page's, at once when the page turns."""
+    page = opened(show, small)
+    page.locator(".strip button").first.click()
+    page.get_by_role("button", name="block 0, head 0", exact=True).hover()
+    letters = page.locator(".strip button")
+    assert letters.evaluate_all(INK)[:2] == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
+    page.evaluate("document.documentElement.dataset.theme = 'dark'; document.body.style.background = '#121212'")
+    page.locator(".all.dark").wait_for()
+    assert letters.evaluate_all(INK)[:2] == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+
+
+def test_the_squares_of_an_empty_text_are_blank(show, small):
+    page = opened(show, small)
+    drawn = "(all) => all.map((one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some((x) => x))"
+    assert all(page.locator(".heads canvas").evaluate_all(drawn))
+    page.get_by_label("text", exact=True).fill("")
+    ready(page, 1)
+    assert not any(page.locator(".heads canvas").evaluate_all(drawn))
+    assert page.locator(".said").inner_text() == "Type at the end of the text, or anywhere: each letter is computed at once."
+
+
+def test_many_blocks_stand_in_two_halves_where_there_is_room(show, small):
+    page = show(playground(model_of(Config.llama(275, **{**SIZES, "n_layers": 5})), small[1], "the cat").to_html())
+    ready(page, len(small[1].encode("the cat")))
+    places = "(all) => all.filter((one) => one.ariaLabel.endsWith('head 0')).map((one) => { const { x, y } = one.getBoundingClientRect(); return [x, y]; })"
+    squares, tops = page.locator(".heads button"), page.locator(".heads .number:visible")
+    (x, y), _, _, (beside, again), _ = squares.evaluate_all(places)
+    assert again == y and beside > x + 200 and tops.count() == 8
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.heads:not(.wide)')")
+    (x, y), *below = squares.evaluate_all(places)
+    assert [place for place, _ in below] == [x] * 4 and np.ptp(np.diff([y, *(down for _, down in below)])) < 0.1 and tops.count() == 4
+
+
+def test_the_end_of_what_is_written_is_in_sight(show, small):
+    page = opened(show, small, "\n" * 12)
+    box = "const box = document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('textarea')"
+    assert page.evaluate(f"() => {{ {box}; return box.scrollTop; }}") == 0
+    page.get_by_role("button", name="write on").click()
+    page.wait_for_function(f"() => {{ {box}; return box.scrollTop > 0 && box.scrollTop + box.clientHeight >= box.scrollHeight - 1; }}")
+
+
 SIGHT = """(strip) => { const { top, bottom } = strip.getBoundingClientRect();
   return [...strip.children].flatMap((one, p) => { const box = one.getBoundingClientRect(); return box.top >= top && box.bottom <= bottom ? [p] : []; }); }"""
 

@@ -80,6 +80,10 @@ def likeliest(small, text: str, off: tuple[int, ...] = ()) -> str:
     return tokenizer.decode(tokens[asked:]).strip()
 
 
+def says(answer: str) -> str:
+    return f"The model answers: {answer}" if any(map(str.isalnum, answer)) else "The model answers nothing."
+
+
 def test_nothing_is_loaded_before_the_reader_asks(asleep):
     page = asleep()
     page.mouse.wheel(0, 500)
@@ -116,7 +120,7 @@ def test_each_prepared_question(asleep, small):
                 settled(page, picture.get_by_role("button", name=question, exact=True).click)
             answer = likeliest(small, f"{told}\n{question}")
             said = picture.locator(".reply").inner_text()
-            assert said == f"The model answers: {answer or 'nothing'} The story says: {right} " + ("✓ right" if answer == right else "✗ not so")
+            assert said == f"{says(answer)} The story says: {right} " + ("✓ right" if answer == right else "✗ not so")
         settled(page, picture.get_by_role("button", name="another story").click)
 
 
@@ -128,11 +132,11 @@ def test_the_readers_own_story_and_question(asleep, small):
     settled(page, lambda: picture.get_by_label("story", exact=True).fill(own))
     settled(page, lambda: picture.get_by_label("question", exact=True).fill("Where was Anna?"))
     assert picture.locator(".told").inner_text() == own and not picture.locator(".told b").count()
-    assert picture.locator(".reply").inner_text() == f"The model answers: {likeliest(small, own + chr(10) + 'Where was Anna?') or 'nothing'}"
+    assert picture.locator(".reply").inner_text() == says(likeliest(small, own + "\nWhere was Anna?"))
     question = parts(STORIES[0])[1][-1][0]
     settled(page, picture.get_by_role("button", name=question, exact=True).click)
     assert picture.locator(".told").inner_text() == own
-    assert picture.locator(".reply").inner_text() == f"The model answers: {likeliest(small, own + chr(10) + question) or 'nothing'}"
+    assert picture.locator(".reply").inner_text() == says(likeliest(small, f"{own}\n{question}"))
     settled(page, picture.get_by_role("button", name="back to the story").click)
     assert picture.locator(".told").inner_text() == parts(STORIES[0])[0] and "The story says" in picture.locator(".reply").inner_text()
     for text in ("", "x " * 5_000):
@@ -155,11 +159,31 @@ def test_the_head_that_found_it_goes_off(asleep, small):
                 settled(page, off.click)
                 assert picture.get_by_role("button", name=f"head {head} of block {block} is off: switch it on").count() == 1
                 text = f"{parts(story)[0]}\n{question}"
-                assert (likeliest(small, text, (4 * block + head,)) or "nothing") in picture.locator(".reply").inner_text()
+                assert says(likeliest(small, text, (4 * block + head,))) in picture.locator(".reply").inner_text()
                 settled(page, picture.get_by_role("button", name="switch it on").click)
-                assert (likeliest(small, text) or "nothing") in picture.locator(".reply").inner_text()
+                assert says(likeliest(small, text)) in picture.locator(".reply").inner_text()
         settled(page, picture.get_by_role("button", name="another story").click)
     assert names  # of so many answers, one holds a word of its story
+
+
+@pytest.mark.parametrize("word, box", [("questions", "input[type=text]"), ("playground", "textarea")])
+def test_an_answer_to_the_text_before_is_pale(asleep, word, box):
+    page = asleep()
+    picture = wake(page, word)
+    picture.locator(".reply:not(.waits):not(:empty)").wait_for()
+    pale = f"""(el) => {{ const root = el.firstElementChild.shadowRoot, box = root.querySelector("{box}");
+      box.value = box.value.replace(/.\\?$/, "x?"); box.dispatchEvent(new Event("input"));
+      return getComputedStyle(root.querySelector(".reply")).transitionDelay + root.querySelector(".reply").className; }}"""
+    assert picture.evaluate(pale) == "0.15sreply waits"
+    picture.locator(".reply:not(.waits)").wait_for()
+
+
+def test_an_answer_without_a_word_is_none(show):
+    """Neither is a full stop alone."""
+    source = "".join((Path(tlm_book.viewer.__file__).parent / part).read_text(encoding="utf-8") for part in ("base.js", "playground/asking.js"))
+    read = "const line = replyLine({ get: () => [] }); return ['At the mill.', '7', '.', ''].map((text) => { line.show(text, undefined, null); return line.node.textContent; });"
+    found = show("<p></p>").evaluate(f"new Function({json.dumps(source + read)})()")
+    assert found == [says(answer) for answer in ("At the mill.", "7", ".", "")] and found[2] == "The model answers nothing."
 
 
 def test_the_playground_answers_what_stands_at_its_end(asleep, small):
@@ -172,11 +196,10 @@ def test_the_playground_answers_what_stands_at_its_end(asleep, small):
     assert picture.get_by_label("text", exact=True).input_value() == f"{other}\n{more[0][0]}"
     picture.get_by_label("text", exact=True).fill("Anna was at the mill.\nWhere was Anna?")
     page.wait_for_function("document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('.reply').textContent.startsWith('The model answers')")
-    answer = likeliest(small, "Anna was at the mill.\nWhere was Anna?") or "nothing"
-    picture.get_by_text(f"The model answers: {answer}", exact=True).wait_for()
+    picture.get_by_text(says(likeliest(small, "Anna was at the mill.\nWhere was Anna?")), exact=True).wait_for()
     question = more[-1][0]  # the questions stay, of the reader's own story, too
     picture.get_by_role("button", name=question, exact=True).click()
-    picture.get_by_text(f"The model answers: {likeliest(small, 'Anna was at the mill.' + chr(10) + question) or 'nothing'}", exact=True).wait_for()
+    picture.get_by_text(says(likeliest(small, f"Anna was at the mill.\n{question}")), exact=True).wait_for()
     assert picture.get_by_label("text", exact=True).input_value() == f"Anna was at the mill.\n{question}"
     assert "The story says" not in picture.locator(".reply").inner_text()
     lines = "Anna was at the mill.\nBen was at the hut."  # no line of the reader's own is lost
@@ -230,8 +253,8 @@ def test_the_small_worlds_own_model(show, tmp_path):
     for question, _ in parts(STORIES[0])[1]:
         if picture.get_by_label("question", exact=True).input_value() != question:
             settled(page, picture.get_by_role("button", name=question, exact=True).click)
-        answer = likeliest(pair, f"{parts(STORIES[0])[0]}\n{question}") or "nothing"
-        assert picture.locator(".reply").inner_text().startswith(f"The model answers: {answer} The story says")
+        answer = likeliest(pair, f"{parts(STORIES[0])[0]}\n{question}")
+        assert picture.locator(".reply").inner_text().startswith(f"{says(answer)} The story says")
 
 
 @pytest.fixture
@@ -288,6 +311,10 @@ def test_the_playground_wakes_with_the_named_head_chosen(own):
     darkest = picture.locator(".strip button").nth(weights.index(max(weights)))
     assert word in darkest.inner_text() and max(weights) > 0.3
     assert page.evaluate("(node) => { const a = node.getBoundingClientRect(), b = node.parentElement.getBoundingClientRect(); return a.top >= b.top && a.bottom <= b.bottom; }", darkest.element_handle())
+    rows = """(strip) => { const { top, bottom } = strip.getBoundingClientRect(), boxes = [...strip.children].map((one) => [one, one.getBoundingClientRect()]);
+      const seen = boxes.filter(([, box]) => box.bottom > top + 0.5 && box.top < bottom - 0.5); // no row is cut, and the marked token is among them
+      return [seen.every(([, box]) => box.top >= top + 2 && box.bottom <= bottom - 2), seen.some(([one]) => one.ariaPressed === "true"), strip.scrollHeight > strip.clientHeight]; }"""
+    assert picture.locator(".strip").evaluate(rows) == [True, True, True]
     picture.get_by_role("button", name="block 0, head 0", exact=True).hover()
     assert picture.locator(".heads .chosen").get_attribute("aria-label") == "block 0, head 0" and page.evaluate(seen) != weights
     page.mouse.move(0, 0)

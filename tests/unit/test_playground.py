@@ -178,6 +178,11 @@ def test_of_a_story_too_long_the_end_is_read_and_that_is_said():
     assert looked(Told(tokenizer, "A hut.", max_len=900), tokenizer, "a" * 900, "Where?").asked == 320 - 40  # as many as a page computes
 
 
+def test_an_answer_without_a_word_is_none():
+    tokenizer = Tokenizer([])
+    assert "The model answers nothing. The story says" in still(Told(tokenizer, "."), tokenizer, "Ben has it.", "Where?", "A hut.")
+
+
 @pytest.mark.parametrize("mode", [True, False])
 def test_a_model_is_read_in_evaluation_mode(mode):
     tokenizer = Tokenizer([])

@@ -30,6 +30,7 @@ const luminance = (c) => {
   const [r, g, b] = c.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
+const inkOn = (ground) => (luminance(ground) > 0.179 ? "#000" : "#fff"); // at least 4.5 to 1, whatever the ground
 const parts = (colour) => (/^rgb/.test(colour) ? colour.match(/[\d.]+/g).map(Number) : [0, 0, 0, 0]); // red, green, blue, alpha
 
 // Dark ground? A box around the picture with a colour of its own decides, then the page's theme, which Sphinx, Colab, VS Code

@@ -59,7 +59,7 @@ function textLine(names, axis, caption) {
         const fill = s === -999 || s === MASK ? null : look.colours[255 + s];
         token.classList.toggle("hatch", s === MASK);
         token.style.backgroundColor = fill ? `rgb(${fill})` : "";
-        token.style.color = fill ? (luminance(fill) > 0.179 ? "#000" : "#fff") : ""; // at least 4.5 to 1, whatever the ground
+        token.style.color = fill ? inkOn(fill) : "";
       });
     },
     mark(k, also, pinned) { // `also`: marked too, but not the one the keys are on

@@ -66,7 +66,8 @@ function replyLine(model) {
   const set = (off) => { model.set("off", off); model.save_changes(); };
   const show = (text, right, found) => {
     const fine = text === right, off = model.get("off"), held = heads.contains(heads.getRootNode().activeElement);
-    node.replaceChildren("The model answers: ", make("b", {}, text || "nothing"),
+    node.classList.remove("waits");
+    node.replaceChildren(...(/[\p{L}\p{N}]/u.test(text) ? ["The model answers: ", make("b", {}, text)] : ["The model answers nothing."]),
       ...(right === undefined ? [] : [` The story says: ${right} `, make("span", { class: fine ? "right" : "wrong" }, fine ? "✓ right" : "✗ not so")]));
     const on = off.length ? [press(off.length > 1 ? `${off.length} heads are off: switch them on` : `head ${off[0].split(".")[1]} of block ${off[0].split(".")[0]} is off: switch it on`, () => set([]))] : [];
     const named = found ? [`When it wrote “${found.word}”, head ${found.head} of block ${found.block} gave `, data(found.weight, `${Math.round(100 * found.weight)} %`),
@@ -74,5 +75,6 @@ function replyLine(model) {
     heads.replaceChildren(...named, ...on);
     if (held) heads.querySelector("button")?.focus(); // what was pressed has gone
   };
-  return { node, heads, show, clear: () => { node.replaceChildren(); heads.replaceChildren(); } };
+  const wait = () => node.classList.add("waits");
+  return { node, heads, show, wait, clear: () => { node.replaceChildren(); heads.replaceChildren(); } };
 }

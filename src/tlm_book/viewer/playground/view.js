@@ -26,7 +26,6 @@ function render({ model, el }) {
   const box = make("textarea", { rows: stories.length ? 5 : 3, spellcheck: "false", "aria-label": "text" });
   const strip = make("div", { class: "strip", role: "group", "aria-label": "tokens: choose one" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "heads: press to switch off or on" });
-  grid.style.gridTemplateColumns = `auto repeat(${h}, minmax(0, 3.2rem))`;
   const list = rows("", ["next token", "the model's probability", "drawn with"]), depth = rows("what the row says after each block, read by the last layer (the logit lens)", ["after", "likeliest next token", ""]);
   const seen = make("p", { class: "soft" }), words = said(), set = (name, value) => { model.set(name, value); model.save_changes(); };
   const write = press("write on", () => (writing ? rest() : begin())), mask = make("input", { type: "checkbox" });
@@ -51,6 +50,7 @@ function render({ model, el }) {
     const before = answer;
     delete el.dataset.ready;
     delete el.dataset.answered;
+    reply.wait();
     machine.read(tokens, how(), (now) => {
       const both = before ? agreeing(before, now) : 0, last = tokens.length - 1;
       changed = !fresh && both > own.length && before.key === now.key ? differing(before, now, both) : null;
@@ -78,6 +78,7 @@ function render({ model, el }) {
       found = finder(now, from, vocabulary.texts, off());
       reply.show(tokenizer.decode(now.tokens.slice(from)).trim(), rightAnswer(stories, ...story()), found);
       if (!head) show();
+      bring(row); // the numbers at the tokens may have moved it
       if (found && !head && box.getRootNode().activeElement !== box) bring(found.seen.indexOf(Math.max(...found.seen.slice(0, from)))); // who types looks at the end
       el.dataset.answered = from;
     });
@@ -139,6 +140,7 @@ function render({ model, el }) {
 
   const put = (node, name, value) => { if (node.getAttribute(name) !== `${value}`) node.setAttribute(name, value); }; // what is the same moves nothing on the page
   const shade = (w) => `color-mix(in srgb, var(--one) ${Math.round(100 * Math.sqrt(w))}%, transparent)`;
+  const colours = () => [[grid.querySelector("button"), "color"], [box, "backgroundColor"]].map(([node, of]) => parts(getComputedStyle(node)[of]).slice(0, 3)); // --one and --field
   const chips = []; // one for each token that has ever stood there
   function chip(p) {
     const name = make("bdi"), weight = data("", ""), node = make("button", { type: "button" }, name, weight);
@@ -151,7 +153,8 @@ function render({ model, el }) {
     return { node, name, weight };
   }
   function showTokens() {
-    const weights = head ? answer.weights[row][head[0]][head[1]] : found?.seen, moved = new Set(changed?.found);
+    const weights = head ? answer.weights[row][head[0]][head[1]] : found?.seen, moved = new Set(changed?.found), [one, field] = colours();
+    const ink = (w) => inkOn(one.map((c, k) => field[k] + Math.sqrt(w) * (c - field[k])));
     answer.tokens.forEach((token, p) => {
       const { node, name, weight } = (chips[p] ??= chip(p)), w = weights ? weights[p] ?? 0 : null, text = shown(token);
       if (name.textContent !== text) name.textContent = text;
@@ -159,7 +162,7 @@ function render({ model, el }) {
       put(node, "aria-pressed", p === row);
       weight.hidden = w === null || w < 0.005;
       if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
-      put(node, "style", `--seen: ${w === null ? "transparent" : shade(w)}`);
+      put(node, "style", w === null ? "--seen: transparent" : `--seen: ${shade(w)}; color: ${ink(w)}`);
     });
     const n = answer.tokens.length, there = strip.childElementCount;
     if (there < n) strip.append(...chips.slice(there, n).map(({ node }) => node));
@@ -167,13 +170,13 @@ function render({ model, el }) {
   }
   function bring(p) { // the strip scrolls, the page does not
     const { top, bottom } = chips[p].node.getBoundingClientRect(), around = strip.getBoundingClientRect();
-    strip.scrollTop += Math.min(top - around.top - 4, 0) || Math.max(bottom - around.bottom + 4, 0);
+    strip.scrollTop += Math.min(top - around.top - 3, 0) || Math.max(bottom - around.bottom + 3, 0);
   }
   function showHeads() {
     const silent = off(), n = answer.tokens.length, [chosen, which] = head ?? [found?.block, found?.head];
     seen.textContent = `Each square holds the attention weights of a head: row by row, what each token sees. Press one to switch the head off.${head ? ` The numbers at the tokens: what token ${row} sees in head ${which} of block ${chosen}.` : found ? ` The numbers at the tokens: where head ${which} of block ${chosen} looked when the model wrote “${found.word}”.` : ""}`;
-    const picture = new ImageData(n, n), colours = picture.data, colour = parts(getComputedStyle(grid.querySelector("button")).color).slice(0, 3);
-    for (let at = 0; at < colours.length; at += 4) colours.set(colour, at); // the same for all heads: only what shines through is written anew
+    const picture = new ImageData(n, n), pixels = picture.data, [one] = colours();
+    for (let at = 0; at < pixels.length; at += 4) pixels.set(one, at); // the same for all heads: only what shines through is written anew
     [...grid.querySelectorAll("button")].forEach((node, at) => {
       const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
       put(node, "aria-pressed", !silent.has(name));
@@ -181,7 +184,7 @@ function render({ model, el }) {
       put(node, "aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
       for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
-        for (let j = 0; j < n; j++, to += 4) colours[to] = j < a.length ? 255 * Math.sqrt(a[j]) : 0;
+        for (let j = 0; j < n; j++, to += 4) pixels[to] = n > 1 && j < a.length ? 255 * Math.sqrt(a[j]) : 0; // a token alone would fill its square
       }
       if (pen.canvas.width !== n) pen.canvas.width = pen.canvas.height = n;
       pen.putImageData(picture, 0, 0);
@@ -204,27 +207,34 @@ function render({ model, el }) {
   function show() {
     if (!answer) return;
     drawnAt = performance.now();
-    if (writing) box.value = tokenizer.decode(tokens.filter((token, p) => p > 0 || token !== tokenizer.start));
+    if (writing) {
+      box.value = tokenizer.decode(tokens.filter((token, p) => p > 0 || token !== tokenizer.start));
+      box.scrollTop = box.scrollHeight;
+    }
     showTokens();
     showHeads();
     showNext();
     const count = changed && changed.common, silent = off().size;
     on.hidden = !silent;
-    words.replaceChildren(make("p", {}, ...(changed === null ? ["Type: each letter is computed at once."]
+    words.replaceChildren(make("p", {}, ...(changed === null ? ["Type at the end of the text, or anywhere: each letter is computed at once."]
       : [`This changed the scores of `, data(changed.found.length, `${changed.found.length}`), ` of the ${count} ${count === 1 ? "token" : "tokens"} before it`, model.get("causal") ? ": behind the mask, what comes later changes nothing earlier." : ". Without the mask every row sees what comes later."]),
     silent ? ` ${silent} of ${L * h} heads ${silent === 1 ? "is" : "are"} off.` : "", cut));
   }
 
-  grid.append(make("span", {}, "head"), ...Array.from({ length: h }, (_, i) => make("span", { class: "number" }, `${i}`)));
+  const half = L > 4 ? Math.ceil(L / 2) : L; // of many blocks the second half stands beside the first, where there is room
   for (let l = 0; l < L; l++) {
-    grid.append(make("span", {}, `block ${l}`));
+    if (l % half === 0) {
+      grid.append(make("div", {}, make("span", { class: "top" }, "head"), ...Array.from({ length: h }, (_, i) => make("span", { class: "top number" }, `${i}`))));
+      grid.lastChild.style.gridTemplateColumns = `4.2em repeat(${h}, minmax(0, 3.2rem))`;
+    }
+    grid.lastChild.append(make("span", {}, `block ${l}`));
     for (let i = 0; i < h; i++) {
       const node = make("button", { type: "button" }, make("canvas", { "aria-hidden": "true" })), name = `${l}.${i}`;
       node.addEventListener("click", () => set("off", off().has(name) ? model.get("off").filter((other) => other !== name) : [...model.get("off"), name]));
       const choose = () => { if (`${head}` !== `${[l, i]}`) { head = [l, i]; show(); } };
       for (const event of ["pointerdown", "focus"]) node.addEventListener(event, choose);
       node.addEventListener("pointermove", ({ movementX, movementY }) => { if (movementX || movementY) choose(); }); // the page may also move under a pointer that rests
-      grid.append(node);
+      grid.lastChild.append(node);
     }
   }
   box.value = model.get("text");
@@ -233,7 +243,8 @@ function render({ model, el }) {
   for (const name of ["temperature", "top_k", "top_p"]) model.on(`change:${name}`, show);
   for (const name of ["causal", "off"]) model.on(`change:${name}`, () => { mask.checked = model.get("causal"); run(ask); });
   mask.checked = model.get("causal");
-  const remove = frame({ el, label: "a model that answers as you type", title, style: OWN, children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, make("div", { class: "bar" }, on), ...controls, list.node, depth.node] });
+  const remove = frame({ el, label: "a model that answers as you type", title, style: OWN, resize: (wide) => grid.classList.toggle("wide", wide > 110 * (h + 2)), children: [...(stories.length ? [bar.node] : []), box, ...(stories.length ? [reply.node, reply.heads] : []), make("div", { class: "bar" }, write, masked, ...(stories.length ? [bar.other] : [])), strip, words, seen, grid, make("div", { class: "bar" }, on), ...controls, list.node, depth.node] });
+  new MutationObserver(show).observe(strip.parentElement, { attributes: true, attributeFilter: ["class"] }); // letters and squares have the page's colours
   read();
   return () => { rest(); machine.close(); remove(); };
 }

@@ -35,6 +35,7 @@ function render({ model, el }) {
   }
   function run() {
     delete el.dataset.ready;
+    reply.wait();
     const story = model.get("story"), asked = model.get("question"), off = new Set(model.get("off")), how = { causal: true, off };
     const asking = tokenizer.encode(asked), text = [...tokenizer.encode(`${story}\n`), ...asking], most = longest - 1 - roomFor(longest);
     const tokens = [tokenizer.start, ...text.slice(Math.max(0, text.length - most))], ofStory = Math.max(1, tokens.length - asking.length);
