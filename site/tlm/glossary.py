@@ -1,7 +1,8 @@
 """The glossary: the first use of each of its words in a chapter's text links to its entry and previews it.
 
 An entry of `glossary.md` is a paragraph `<a id="term-head"></a>**Head** (*attention head*). …`: the name in bold, then other
-forms in italics in parentheses. Headings, statements, tables, code, mathematics and links stay as they are.
+forms in italics in parentheses. Headings, statements, tables, code, mathematics and links stay as they are. A comment at its end,
+`<!-- no link in: training, heads -->`, names the chapters in which the word means something else.
 """
 
 import re
@@ -10,7 +11,7 @@ from pathlib import PurePosixPath
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from tlm.html import cell_caption, preview, statement
+from tlm.html import cell_caption, preview, statement, warn
 from tlm.links import ancestors, write_script
 from tlm.statements import ANCHOR
 
@@ -19,6 +20,7 @@ NO_PROSE = (
     nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.FixedTextElement, nodes.math, nodes.math_block, nodes.raw,
     nodes.strong, nodes.table, nodes.container, nodes.caption, statement, cell_caption,
 )  # fmt: skip
+NO_LINK_IN = re.compile(r"<!-- no link in: ([\w, ]+) -->")
 ENTRY = re.compile(r'<p><a id="(term-[\w-]+)"></a><strong>(.*?)</strong>(.*?)</p>', re.DOTALL)
 
 
@@ -27,16 +29,21 @@ def is_glossary(docname):
 
 
 def collect_terms(app, doctree):
-    """Keep {id of an entry: its name and other forms} in the environment."""
+    """Keep {id of an entry: its name and other forms} in the environment, and {chapter: ids of the entries that it doesn't use}."""
     if not is_glossary(app.env.docname):
         return
-    terms = app.env.metadata[app.env.docname]["tlm_terms"] = {}
+    metadata, chapters = app.env.metadata[app.env.docname], {PurePosixPath(name).name for name in app.env.found_docs}
+    terms, unused = metadata["tlm_terms"], metadata["tlm_unused"] = {}, {}
     for name in doctree.findall(nodes.strong):
         line = name.parent
         before = "".join(node.astext() for node in line[: line.index(name)])
         anchors = ANCHOR.findall(before)
         if anchors:
             terms[anchors[0]] = [name.astext(), *other_forms(line[line.index(name) + 1 :])]
+            for chapter in re.findall(r"\w+", " ".join(NO_LINK_IN.findall(line.astext()))):
+                unused.setdefault(chapter, []).append(anchors[0])
+                if chapter not in chapters:
+                    warn(f"the entry {anchors[0]} names {chapter}, which is no chapter", name)
 
 
 def other_forms(inline):
@@ -67,7 +74,7 @@ class FirstUses(SphinxPostTransform):
             return  # only chapters have statements
         terms = {name: pattern_of(forms) for name, forms in env.metadata[page].get("tlm_terms", {}).items()}
         uri = self.app.builder.get_relative_uri(env.docname, page)
-        left = set(terms)
+        left = set(terms) - set(env.metadata[page].get("tlm_unused", {}).get(PurePosixPath(env.docname).name, []))
         for text in [node for node in self.document.findall(nodes.Text) if is_prose(node)]:
             link_terms(text, terms, left, uri)
 

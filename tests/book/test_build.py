@@ -143,8 +143,16 @@ def test_terms_lead_to_the_glossary_and_statements_are_listed(small_book):
     assert ["rows_are_rows" in row[2] for row in rows] == [False, False, True]
     assert "not stated" in rows[0][2] and "not checked" in rows[0][2] and 'href="second.html#T-rows"' in rows[2][2]
 
-    (folder / "glossary.md").write_text(GLOSSARY.replace("(*line*)", "(*lines*, *line*)").replace("**Row**", "**Column**"), encoding="utf-8")
+    other = GLOSSARY.replace("(*line*)", "(*lines*, *line*)").replace("**Row**", "**Column**")
+    for glossary, links in (
+        (other, [("term-row-sum", "Row sums"), ("term-row", "line")]),
+        (other.replace("-there).", "-there). <!-- no link in: first, second -->"), [("term-row-sum", "Row sums")]),  # where the word means something else
+    ):
+        (folder / "glossary.md").write_text(glossary, encoding="utf-8")
+        status, said = small_book(USES)
+        assert status == 0, said
+        again = (small_book.folder / "_build" / "html" / "book" / "second.html").read_text(encoding="utf-8")
+        assert re.findall(r'href="glossary.html#(term-[\w-]+)" title="[^"]+">([^<]+)</a>', again) == links
+    (folder / "glossary.md").write_text(other.replace("-there).", "-there). <!-- no link in: third -->"), encoding="utf-8")
     status, said = small_book(USES)
-    assert status == 0, said
-    again = (small_book.folder / "_build" / "html" / "book" / "second.html").read_text(encoding="utf-8")
-    assert re.findall(r'href="glossary.html#(term-[\w-]+)" title="[^"]+">([^<]+)</a>', again) == [("term-row-sum", "Row sums"), ("term-row", "line")]
+    assert status != 0 and "third" in said
