@@ -1,5 +1,6 @@
 // The search: while a reader types, and above the pages that are found by their text, stand the places that fit the words best: statements, code, headings,
 // words of the glossary. They come from _static/places.js (site/tlm/finder.py), which is fetched when somebody searches. A script also loads where the page is a file.
+// A page that is found by its text opens where the words stand; what is shown of it before is prose.
 
 (() => {
   const MOST = 8;
@@ -71,11 +72,91 @@
     if (event.target.closest(".places a")) event.currentTarget.close();
   });
 
+  // Where in a page the words of a question stand, as [text, place, length], the best first: all words together, else whole words, else words that begin like
+  // them; in prose, and in code only if no prose has them.
+  const BLOCKS = "p, li, dt, dd, td, th, pre, figcaption";
+  function matches(article, words) {
+    if (!words.length) return [];
+    const ways = [words.join("[\\s_-]+"), words.join("|"), `(?:${words.map((word) => stem(word) || word).join("|")})[\\p{L}\\d]*`]
+      .map((way) => new RegExp(`(?<![\\p{L}\\d])(?:${way})s?(?![\\p{L}\\d])`, "giu"));
+    const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+    const texts = { prose: [], code: [] };
+    while (walker.nextNode()) {
+      const home = walker.currentNode.parentElement;
+      if (home.closest(BLOCKS) && !home.closest("summary, script, style, .math, .statement-head, .cell-caption"))
+        texts[home.closest("pre, details.hide") ? "code" : "prose"].push(walker.currentNode);
+    }
+    for (const among of [texts.prose, texts.code]) {
+      for (const way of ways) {
+        const found = among.flatMap((text) => [...text.data.matchAll(way)].map((match) => [text, match.index, match[0].length]));
+        const kinds = new Map(); // the words that each block has
+        for (const [text, start, length] of found) {
+          const block = text.parentElement.closest(BLOCKS);
+          kinds.set(block, (kinds.get(block) ?? new Set()).add(stem(text.data.substr(start, length).toLowerCase())));
+        }
+        const most = ([text]) => kinds.get(text.parentElement.closest(BLOCKS)).size;
+        if (found.length) return found.sort((a, b) => most(b) - most(a)); // a stable order
+      }
+    }
+    return [];
+  }
+
+  function mark([text, start, length]) {
+    const range = document.createRange();
+    range.setStart(text, start);
+    range.setEnd(text, start + length);
+    const sign = document.createElement("mark");
+    range.surroundContents(sign);
+    return sign;
+  }
+
+  // The words around the best match, with their formulas.
+  const AROUND = 20;
+  function excerpt(html, words, anchor) {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const article = page.getElementById(anchor.slice(1)) ?? page.querySelector("article.bd-article");
+    const [best] = matches(article, words);
+    const block = best ? best[0].parentElement.closest(BLOCKS) : article.querySelector("p");
+    if (!block) return null;
+    const sign = best && mark(best);
+    for (const link of block.querySelectorAll("a, .together")) link.replaceWith(...link.childNodes);
+    const pieces = [...block.childNodes].flatMap((node) => (node.nodeType === 3 ? node.data.split(/(?<=\s)/).map((word) => new Text(word)) : [node]));
+    const middle = pieces.findIndex((piece) => piece.contains(sign));
+    const first = Math.max(0, middle - AROUND);
+    const last = Math.max(0, middle) + AROUND;
+    const shown = Object.assign(document.createElement("p"), { className: "context" });
+    shown.append(first ? "… " : "", ...pieces.slice(first, last), last < pieces.length ? " …" : "");
+    for (const one of shown.querySelectorAll("[id], .headerlink, script")) one.matches("[id]") ? one.removeAttribute("id") : one.remove();
+    setMathematics(shown);
+    return shown;
+  }
+
+  const address = new URL(location);
   const results = document.querySelector("#search-results");
-  const question = new URLSearchParams(location.search).get("q");
+  const question = address.searchParams.get("q");
   if (results && question) {
     const list = listFor("best matching places");
     results.before(list);
     whenThere(() => show(list, question));
+    const words = split(question).filter((word) => !stopwords.includes(word));
+    Search.makeSearchSummary = (html, _, anchor) => excerpt(html, words, anchor);
+    new MutationObserver(() => {
+      for (const link of results.querySelectorAll("ul.search a:not([href*='#'], [href*='?'])")) link.search = new URLSearchParams({ highlight: words.join(" ") });
+    }).observe(results, { childList: true, subtree: true });
+  }
+
+  // A page whose address asks for it is marked: the best match, where it opens, and the first one of each section.
+  const asked = split(address.searchParams.get("highlight") ?? "");
+  const article = document.querySelector("article.bd-article");
+  if (article && asked.length) {
+    address.searchParams.delete("highlight");
+    history.replaceState(null, "", address);
+    const sections = new Set();
+    const isFirst = ([text]) => { const home = text.parentElement.closest("section"); return !sections.has(home) && sections.add(home); };
+    const [best] = matches(article, asked).filter(isFirst).map(mark);
+    if (best) {
+      best.id = "found";
+      location.replace("#found");
+    }
   }
 })();

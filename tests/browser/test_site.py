@@ -371,6 +371,27 @@ def test_search_finds_a_chapter(reader, site):
     assert not faults, "\n".join(faults)
 
 
+def test_a_page_that_is_found_opens_where_the_words_stand(browser, site):
+    """What is shown of it is prose. Its marks are whole words, at most one in a section; a page that is opened afterwards has none."""
+    context = browser.new_context(viewport=WIDE)
+    page = context.new_page()
+    page.goto(f"{site}/search.html?q=induction+head")
+    page.wait_for_function("[...document.querySelectorAll('ul.search li')].length > 5 && !document.querySelector('ul.search li:not(:has(p.context))')")
+    shown = page.locator("ul.search p.context").all_inner_texts()
+    assert not [text for text in shown if re.search("Contents|Show the|Print to PDF|color=", text)], shown
+    page.locator("ul.search a[href*='/heads.html?']").click()
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    marks = page.locator("mark").all_inner_texts()
+    assert {text.lower() for text in marks} <= {"induction head", "induction heads"} and 1 < len(marks) <= page.locator("article section").count()
+    assert 0 < page.locator("#found").bounding_box()["y"] < WIDE["height"] and "highlight" not in page.url
+    page.goto(f"{site}/search.html?q=softmax")
+    page.wait_for_selector("ul.search a[href*='highlight=softmax']", timeout=30_000)
+    page.goto(f"{site}/book/operators.html")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    assert page.locator("mark, .highlighted").count() == 0
+    context.close()
+
+
 @pytest.mark.long
 def test_the_reduced_page_still_shows_faults(reader, site):
     """What is taken away to save time hides none of these."""
