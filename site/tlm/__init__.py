@@ -35,7 +35,7 @@ from tlm import (
     tables,
     teaching,
 )
-from tlm.cells import CaptionsInFolds, CodeCells
+from tlm.cells import CaptionsInFolds, CodeCells, JoinFolds
 from tlm.html import add_nodes, warn, where
 from tlm.statements import Statements
 from tlm.tabs import Tabs
@@ -89,6 +89,7 @@ def setup(app):
     app.add_transform(Statements)
     app.add_transform(CodeCells)
     app.add_transform(Tabs)
+    app.add_transform(JoinFolds)
     app.add_post_transform(CaptionsInFolds)
     app.add_transform(KeepPunctuation)
     app.connect("env-check-consistency", check_whole_book)

@@ -8,6 +8,7 @@ The words of HOWS say how far a check reaches: only the first two settle a state
 """
 
 import re
+from itertools import takewhile
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
@@ -67,6 +68,26 @@ class CodeCells(SphinxTransform):
                 cell.parent.insert(cell.parent.index(cell), caption)
 
 
+class JoinFolds(SphinxTransform):
+    """Folded cells of the package that follow one another, with no output, are one fold."""
+
+    default_priority = 416  # after the tabs
+
+    def apply(self):
+        for cell in list(self.document.findall(is_folded_export)):
+            page, place = cell.parent, cell.parent.index(cell)
+            run = list(takewhile(is_folded_export, page[place:]))
+            if len(run) == 1 or isinstance(page, HideCodeCellNode):
+                continue
+            del page[place : place + len(run)]
+            words = f"{len(run)} cells of {common_name([name for cell in run for name in cell['exports']])}"
+            fold = HideCodeCellNode("", *run, prompt_show=f"{words} · show", prompt_hide=f"{words} · hide", classes=["above-input"])
+            page.insert(place, nodes.container("", fold, classes=["cell", "tag_hide-cell"]))
+            for cell in run:
+                del cell["hide_mode"]
+                cell.insert(0, cell_caption(exports=cell["exports"], checks=[], anchor=""))
+
+
 class CaptionsInFolds(SphinxPostTransform):
     """What a folded cell exports and checks stands inside the fold, above the code."""
 
@@ -80,8 +101,24 @@ class CaptionsInFolds(SphinxPostTransform):
                 fold.insert(0, caption)
 
 
+def is_folded_export(node):
+    return is_code_cell(node) and bool(node.get("hide_mode")) and "exports" in node and len(node) == 1
+
+
+def common_name(modules):
+    """`tlm_book.loss` of one module, `tlm_book.inference: layers, cache` of several in a package, `tlm_book: spec.loss, loss` of others."""
+    names = list(dict.fromkeys(modules))
+    package = names[0].split(".")[0]
+    if len(names) == 1:
+        return f"tlm_book.{names[0]}"
+    if all(name.startswith(f"{package}.") for name in names):
+        return f"tlm_book.{package}: {', '.join(name.removeprefix(f'{package}.') for name in names)}"
+    return f"tlm_book: {', '.join(names)}"
+
+
 def name_exports(cell, exports, block):
     """What the fold of an exported cell holds: its module and how long it is."""
+    cell["exports"] = exports
     lines = sum(bool(line.strip()) for line in block.astext().splitlines())
     for prompt, verb in (("prompt_show", "show"), ("prompt_hide", "hide")):
         cell[prompt] = f"{lines} lines of tlm_book.{exports[0]} · {verb}"

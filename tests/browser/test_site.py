@@ -587,6 +587,21 @@ def test_a_formula_has_a_link_to_its_code(reader, site, box, code):
     assert not faults
 
 
+def test_folds_of_the_package_that_follow_one_another_are_one(reader, site):
+    """A link to what one of its cells defines opens it."""
+    page, faults = open_page(reader, f"{site}/book/inference.html", site)
+    assert re.search(r"\d+ cells of tlm_book\.inference: \w+, .*show", page.locator("article").inner_text())
+    neighbours = page.evaluate("""() => {
+      const isExport = (cell) => cell.matches("div.cell") && / of tlm_book/.test(cell.querySelector(":scope > details > summary")?.textContent);
+      return [...document.querySelectorAll("article div.cell + div.cell")].filter((cell) => isExport(cell) && isExport(cell.previousElementSibling)).length;
+    }""")
+    assert neighbours == 0
+    page.evaluate("location.hash = 'code-inference.cache.Cache'")
+    page.wait_for_function("""[...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes("class Cache") && pre.clientHeight)
+      .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < innerHeight)""", timeout=20_000)
+    assert not faults
+
+
 FIELD = {  # words of the field as people type them, and the place that must be among the first three
     "label smoothing": "loss.html#T-label-smoothing", "kneser-ney smoothing": "glossary.html#term-smoothing",
     "weight tying": "glossary.html#term-tied-embedding", "gradient checkpointing": "glossary.html#term-activation-checkpointing",
