@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import io
 import os
@@ -29,7 +30,9 @@ from tlm_book.auditing import (
     state,
     trial,
 )
+from tlm_book.auditing.report import Leak, Report
 from tlm_book.auditing.small import small_audit
+from tlm_book.checks import expects, refuse
 from tlm_book.derivation import derive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -244,6 +247,14 @@ def test_the_model_is_as_it_was_after_an_interruption():
     assert picture(model) == before and after[1:] == states[1:]
 
 
+def test_the_default_type_is_as_it_was():
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert audit(nn.Linear(zoo.D, 2), zoo.rows()).ok and torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 class Keeps(nn.Module):
     """Writes into containers at several depths, and draws from a generator that lies in one."""
 
@@ -365,7 +376,118 @@ def test_encoders_and_windows():
     decoder = nn.TransformerDecoderLayer(zoo.D, 2, 16, 0.0, batch_first=True)
     assert audit(lambda memory: decoder(torch.ones(len(memory), 4, zoo.D).to(memory), memory), x, expects="all").ok
     for reach, faults in ((1, ["far"]), (2, []), (3, ["blind"])):
-        assert [leak.fault for leak in audit(zoo.Window(), x, max_lookback=reach).leaks] == faults
+        leaks = audit(zoo.Window(), x, max_lookback=reach).leaks
+        assert [leak.fault for leak in leaks] == faults
+        assert reach < 3 or leaks[0].ways == ("6 of 30 pairs",)
+    assert audit(lambda x: x.tanh(), x, max_lookback=0).ok
+
+
+def test_padding_need_not_be_seen():
+    def model(input_ids, attention_mask):
+        y = F.one_hot(input_ids, 7).double() * attention_mask[..., None]
+        return y + F.pad(y, (0, 0, 1, 0))[:, :-1]
+
+    ids, mask = torch.arange(18).view(2, 9) % 7, torch.ones(2, 9, dtype=torch.long)
+    mask[:, :3] = 0
+    report = audit(model, {"input_ids": ids, "attention_mask": mask}, max_lookback=1, vocab_size=7)
+    assert report.ok, report
+
+
+class Holder:
+    """No module itself, and nothing but a method of it is handed on."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __call__(self, x):
+        return self.inner(x)
+
+    def run(self, x):
+        return self(x)
+
+
+HELD = {
+    "args.0": lambda inner: functools.partial(lambda model, x: model(x), inner),
+    "keywords.model": lambda inner: functools.partial(lambda x, model: model(x), model=inner),
+    "default 0": lambda inner: lambda x, model=inner: model(x),
+    "inner": lambda inner: Holder(inner).run,
+    "made": lambda inner: eval("lambda x: made(x)", {"made": inner}),  # a global name
+}
+
+
+@pytest.mark.parametrize("path", HELD)
+def test_modules_are_found_in_what_holds_them(path):
+    report = audit(HELD[path](nn.Sequential(nn.Linear(zoo.D, zoo.D), zoo.NoMask())), zoo.rows(), lengths=[5])
+    assert [(leak.module, "eval, float64" in leak.setting) for leak in report.leaks] == [(f"{path}.1", True)], report
+    assert audit(HELD[path](nn.Linear(zoo.D, 2)), zoo.rows()).ok
+
+
+class KernelAfterMean(nn.Module):
+    """The mean of all rows is taken off; then attention by torch's kernel, with its mask."""
+
+    def forward(self, x):
+        x = (x - x.mean(-2, keepdim=True))[:, None]
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]
+
+
+CAUSES = {
+    "no mask, three rows": (zoo.NoMask(), zoo.rows(), 3, "mask missing at this length"),
+    "all rows, three of them": (zoo.Fn(lambda x: x + x.roll(1, -2) + x.roll(2, -2)), zoo.rows(), 3, "not known: it was seen at n = 3 only"),
+    "truth values": (nn.Sequential(zoo.Fn(lambda x: x > 0), zoo.Fn(lambda b: b ^ b.roll(-1, -2))), zoo.rows(), 9, "an offset: each row sees 1 row ahead"),
+    "a long convolution": (nn.Conv1d(zoo.D, zoo.D, 3, padding=1), torch.randn(1, zoo.D, 70), 70, "convolution padding: the window reaches later rows"),
+    "a mean before torch's kernel": (KernelAfterMean(), zoo.rows(), 9, "pooling: it averages over the sequence"),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_that_is_stated(name):
+    model, x, n, cause = CAUSES[name]
+    axis = -1 if isinstance(model, nn.Conv1d) else None
+    (leak,) = audit(model, x, lengths=[n], modes=["eval"], input_axis=axis).leaks
+    assert leak.cause.startswith(cause), leak
+
+
+def test_batch_statistics_are_the_cause_of_both_faults():
+    turn = zoo.Fn(lambda x: x.mT)
+    leaks = audit(nn.Sequential(turn, nn.BatchNorm1d(zoo.D), turn), zoo.rows(), modes=["train"]).leaks
+    assert {leak.fault for leak in leaks} == {"future", "batch"} and all(leak.cause.startswith("batch statistics") for leak in leaks)
+
+
+def test_a_cache_that_forgets_the_padding():
+    def model(input_ids, attention_mask=None, past_key_values=None, use_cache=False):
+        x = F.one_hot(input_ids, 7).double()
+        if attention_mask is not None and not use_cache:
+            x = x * attention_mask[..., None]
+        y = x.cumsum(1) + (0 if past_key_values is None else past_key_values)
+        return SimpleNamespace(logits=y, past_key_values=y[:, -1:])
+
+    (leak,) = audit(model, {"input_ids": torch.arange(9)[None] % 7}, modes=["eval"], vocab_size=7).leaks
+    assert (leak.fault, leak.row, leak.ways) == ("cache", 3, ("half, one row, the rest, padded on the left",))
+
+
+def test_the_positions_of_a_chunk_are_those_of_its_rows():
+    def model(input_ids, position_ids, past_key_values=None, use_cache=False):
+        y = F.one_hot(input_ids, 7).double().cumsum(1) + (0 if past_key_values is None else past_key_values)
+        return SimpleNamespace(logits=y * position_ids[..., None], past_key_values=y[:, -1:])
+
+    ids, places = torch.arange(9)[None] % 7, torch.arange(9)[None]
+    report = audit(model, {"input_ids": ids, "position_ids": places}, modes=["eval"], vocab_size=7)
+    assert report.ok and not report.problems and "decoding with a cache" in str(report.notes), report
+
+
+def test_a_step_draws_what_the_whole_pass_draws():
+    def step(row, total):
+        total = row + (0 if total is None else total)
+        return total + torch.rand(1), total
+
+    report = audit(lambda x: x.cumsum(-2) + torch.rand(1), zoo.rows(), step=step, modes=["eval"])
+    assert report.ok and not report.problems and "decoding with a cache" in str(report.notes), report
+
+
+@pytest.mark.parametrize("complain", [expects, lambda fits, *words: refuse(*words)], ids=["expects", "refuse"])
+def test_a_model_of_this_book_complains_in_its_own_words(complain):
+    with pytest.raises(ValueError, match="^width: got 3, want 4$"):
+        audit(lambda x: complain(False, "width", 3, "4"), zoo.rows())
 
 
 def test_inputs_by_keyword_and_beside():
@@ -375,7 +497,10 @@ def test_inputs_by_keyword_and_beside():
     assert audit(layer, {"tgt": x, "memory": memory, "tgt_mask": mask}).ok
     assert audit(layer, (x, memory)).leaks[0].module == "self_attn"
     attention = nn.MultiheadAttention(zoo.D, 2, batch_first=True)
-    assert not audit(attention, (x, x, x)).ok
+    assert "eval, float64" in audit(attention, (x, x, x)).leaks[0].setting  # in every precision one tensor stays one
+    places = torch.arange(4 * zoo.N).view(1, 4, zoo.N)  # as many as the rows by chance
+    report = audit(lambda x, attention_mask, places: (x * attention_mask[..., None]).cumsum(-2) + places.sum(), {"x": x, "attention_mask": torch.ones(zoo.B, zoo.N), "places": places})
+    assert report.ok and not report.problems, report
 
 
 def overwrites(way: str, x: torch.Tensor, given) -> torch.Tensor:
@@ -436,6 +561,7 @@ def test_of_several_outputs_the_report_says_that_one_is_judged():
     several = {
         "only one of the 2 tensors in the output that may have rows": lambda x: (x, x.mean(-2, keepdim=True).expand_as(x)),
         "only one of the 3 tensors in the output that may have rows": lambda x: {"all": x.sum(), "rows": [x, x + x.sum()], "logits": x},
+        "only one of the 2 tensors in the output": lambda x: SimpleNamespace(hidden=x.mean(-2, keepdim=True).expand_as(x), last_hidden_state=x),
         "only one of the 2 tensors in the output that may": lambda x: SimpleNamespace(hidden=x.mean(-2, keepdim=True).expand_as(x), logits=x),
     }
     for says, model in several.items():
@@ -510,12 +636,19 @@ def test_where_a_model_draws_the_report_says_that_no_rows_were_removed():
         assert said == {"tried in eval": False, "tried in train": report is missed}, report
 
 
-def test_nan_is_no_leak():
+@pytest.mark.parametrize("rows, words", [([1], "1"), (range(6), "0, 1, 2, 3, 4, 5"), (range(7), "0, 1, 2, 3, 4, 5 …")])
+def test_nan_is_no_leak(rows, words):
     def spoiled(x):
-        return x.cumsum(-2).masked_fill(torch.arange(x.shape[-2])[:, None] == 1, torch.nan)
+        return x.cumsum(-2).masked_fill(torch.isin(torch.arange(x.shape[-2]), torch.tensor(rows))[:, None], torch.nan)
 
     report = audit(spoiled, zoo.rows())
-    assert not report.leaks and not report.ok and "NaN in output rows 1" in report.problems[0]
+    (problem,) = report.problems
+    assert not report.leaks and not report.ok and problem.startswith(f"NaN in output rows {words}: nothing")
+
+
+def test_nan_in_double_precision_alone_makes_that_precision_impossible():
+    report = audit(lambda x: x.cumsum(-2) * (torch.nan if x.dtype == torch.float64 else 1), zoo.rows())
+    assert report.ok and not report.problems and "not possible (ValueError: the output: got NaN" in str(report.notes), report
 
 
 def test_a_new_nan_is_a_leak():
@@ -608,6 +741,8 @@ def test_the_progress_bar_is_shown_and_closed(monkeypatch):
     assert "audit" in shown and "passed" in shown and "left" in shown
     assert abs(bars[0].n / bars[0].total - 1) < 0.2
     assert len(bars) == 2 and all(bar.closed for bar in bars)
+    audit(nn.Linear(zoo.D, 2), zoo.rows(), progress=False)
+    assert not hasattr(bars[2], "fp")  # it has nowhere to write
 
 
 @pytest.mark.parametrize("kind", ["the decoder itself", "GPT-2", "dropout"])
@@ -640,6 +775,7 @@ def test_an_audit_does_not_wait_for_the_compiler():
 
 def test_the_assertion_holds_the_report():
     assert assert_autoregressive(nn.Linear(zoo.D, 2), zoo.rows()) is None
+    assert assert_autoregressive(zoo.NoMask(), zoo.rows(), expects="all") is None
     with pytest.raises(AssertionError, match="softmax over the sequence axis"):
         assert_autoregressive(nn.Softmax(1), zoo.rows())
 
@@ -656,13 +792,39 @@ def test_a_report_and_a_derivation_are_drawn_without_anywidget():
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "drawn\n"
 
 
+def test_a_report_in_words():
+    sizes = {n: n / 32 for n in range(2, 18)} | {18: np.inf, 19: 0.0}
+    leak = Leak("length", "eval", 1, 2, 0.5, ("removed rows", "another way"), "", "Mean", "a guess", sizes)
+    assert str(leak).splitlines() == [
+        "LENGTH [eval]: output row 1 changes when the rows from 2 on are removed, by 5.0e-01 of the largest output",
+        "    found by: removed rows, another way",
+        "    first in: (the model itself) (Mean)",
+        "    likely cause: a guess",
+        "    by length: 2: 6.2e-02, 4: 1.2e-01, 7: 2.2e-01, 9: 2.8e-01, 12: 3.8e-01, 14: 4.4e-01, 17: 5.3e-01, 19: 0.0e+00 (about n to the 1.0)",
+    ]
+    blind = dataclasses.replace(leak, fault="blind", ways=(), module=None, cause="", sizes={2: 0.5, 3: 0.25})
+    assert str(blind) == "BLIND [eval]: output row 1 does not depend on input row 2\n    by length: 2: 5.0e-01, 3: 2.5e-01"
+    report = Report("Mean", (blind,), ("a problem",), ("a note",), np.zeros((2, 2)), 0.0)
+    assert str(report).splitlines() == ["audit of Mean: 1 fault found", *(f"  {line}" for line in str(blind).splitlines()), "  problem: a problem", "  a note"]
+    for leaks, undecided, verdict in (((blind,) * 2, True, "2 faults found"), ((), True, "not decided"), ((), False, "ok")):
+        assert str(dataclasses.replace(report, leaks=leaks, undecided=undecided)).startswith(f"audit of Mean: {verdict}\n")
+
+
 def test_the_report_can_be_drawn():
     import matplotlib
 
     matplotlib.use("Agg")
     report = audit(nn.Softmax(1), zoo.rows())
     axes = report.plot()
-    assert len(axes.patches) == zoo.N * (zoo.N - 1) / 2 and report.effects.shape == (zoo.N, zoo.N)
+    framed = {(patch.get_y() + 0.5, patch.get_x() + 0.5) for patch in axes.patches}
+    assert framed == {(i, j) for j in range(zoo.N) for i in range(j)} and report.effects.shape == (zoo.N, zoo.N)
+    assert axes.get_xlim() == (-0.5, zoo.N - 0.5) and axes.get_ylim() == (zoo.N - 0.5, -0.5)
+    stairs = {(k + 0.5, k - 0.5) for k in range(zoo.N)} | {(k + 0.5, k + 0.5) for k in range(zoo.N - 1)}
+    assert {*zip(*axes.lines[0].get_data())} == stairs  # above them is the future
+    loud = dataclasses.replace(report, tolerance=float(np.sort(report.effects[0])[-2]))  # only one change of row 0 is more than noise
+    axes = loud.plot()
+    assert [patch.get_x() + 0.5 for patch in axes.patches if patch.get_y() == -0.5] == [report.effects[0].argmax()]
+    assert (np.ma.getmaskarray(axes.images[0].get_array()) == (report.effects <= loud.tolerance)).all()
     assert audit(nn.Linear(zoo.D, 2), zoo.rows()).plot(axes) is not None
 
 
@@ -792,6 +954,39 @@ def test_what_the_last_layer_hides_is_no_leak():
 
     report = audit(Hides(), torch.randn(2, 24, zoo.D), work=0)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("n, options, tried", [(24, {}, "3, 8"), (24, {"lengths": [5, 24]}, "5, 8"), (5, {}, "3, 5"), (24, {"work": 576 * zoo.D}, "1, 2, 3, 12, 23, 24")])
+def test_how_many_rows_a_large_model_is_tried_with(n, options, tried):
+    model = nn.Linear(zoo.D, 1, bias=False)
+    report = audit(model, torch.randn(1, n, zoo.D), **({"work": n**2 * zoo.D - 1} | options))
+    assert report.ok and f"derivatives at n = {tried.removeprefix('1, ')}; " in report.notes[0], report
+
+
+def test_rows_of_another_width_at_other_lengths_are_not_compared():
+    report = audit(lambda x: (x @ x.mT).tril(), zoo.rows(), row_axis=-2, modes=["eval"])
+    assert report.ok and report.problems[0].startswith("at other lengths its rows have another width: removed rows are not compared"), report
+
+
+def test_the_picture_is_of_the_setting_that_leaks():
+    class InTraining(nn.Module):
+        def forward(self, x):
+            return x + self.training * x.mean(-2, keepdim=True)
+
+    report = audit(InTraining(), zoo.rows())
+    assert (np.triu(report.effects, 1) > report.tolerance).sum() == zoo.N * (zoo.N - 1) / 2
+
+
+@pytest.mark.parametrize("way", ["configured", "given"])
+def test_every_token_of_the_vocabulary_is_drawn(way):
+    def five(ids):
+        seen.update(ids.flatten().tolist())
+        return F.one_hot(ids, 5).cumsum(-2)
+
+    seen, model = set(), zoo.Fn(five)
+    model.places, model.config = nn.Embedding(12, 2), SimpleNamespace(vocab_size=5)  # what the table has does not count
+    audit(model if way == "configured" else five, torch.zeros(1, 9, dtype=torch.long), modes=["eval"], vocab_size=5 if way == "given" else None)
+    assert seen == set(range(5))
 
 
 def test_a_token_is_replaced_by_another_one():
