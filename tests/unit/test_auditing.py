@@ -394,16 +394,13 @@ def test_padding_need_not_be_seen():
 
 
 class Holder:
-    """No module itself, and nothing but a method of it is handed on."""
+    """No module itself, nor can it be called."""
 
     def __init__(self, inner):
         self.inner = inner
 
-    def __call__(self, x):
-        return self.inner(x)
-
     def run(self, x):
-        return self(x)
+        return self.inner(x)
 
 
 HELD = {
@@ -411,6 +408,7 @@ HELD = {
     "keywords.model": lambda inner: functools.partial(lambda x, model: model(x), model=inner),
     "default 0": lambda inner: lambda x, model=inner: model(x),
     "inner": lambda inner: Holder(inner).run,
+    "holder.inner": lambda inner: (lambda holder: lambda x: holder.run(x))(Holder(inner)),
     "made": lambda inner: eval("lambda x: made(x)", {"made": inner}),  # a global name
 }
 

@@ -10,7 +10,7 @@ from tlm_book.auditing.tensors import attempt
 
 
 def parts_of(thing: Any) -> Mapping[str, Any]:
-    """The parts that may hold modules: children, plain lists and dictionaries, what a function closes over, a method's object."""
+    """The parts that may hold modules: children, lists, dictionaries, an object's fields, what a function closes over, a method's object."""
     if isinstance(thing, nn.Module):
         own = {k: v for k, v in vars(thing).items() if not k.startswith("_")}
         plain = {k: v for k, v in own.items() if isinstance(v, list | tuple | dict)}
@@ -27,7 +27,7 @@ def parts_of(thing: Any) -> Mapping[str, Any]:
     if isinstance(thing, list | tuple | dict):
         pairs = thing.items() if isinstance(thing, dict) else enumerate(thing)
         return {str(k): v for k, v in pairs} if len(thing) < 1000 else {}
-    if not callable(thing) or inspect.isclass(thing):
+    if inspect.isclass(thing) or inspect.ismodule(thing):
         return {}
     bound = ("func", "args", "keywords")  # the fields of functools.partial
     return getattr(thing, "__dict__", {}) | {k: getattr(thing, k) for k in bound if hasattr(thing, "keywords")}
