@@ -99,9 +99,9 @@ function fitWideBoxes() {
   widths.forEach(([room, width, size], k) => {
     if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : SMALLEST_FORMULA)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
   });
-  // Drawn pictures have 150 dots per inch and text of 8 to 10 points. One that would become too small to read scrolls.
+  // Drawn pictures have 150 dots per inch (96 px) and text of 8 to 10 points. One that would be shrunk below six tenths of its size scrolls.
   const pictures = [...document.querySelectorAll(".bd-article .cell_output img")];
-  const wide = pictures.map((picture) => picture.parentElement.clientWidth < 0.345 * picture.naturalWidth);
+  const wide = pictures.map((picture) => picture.parentElement.clientWidth < 0.6 * 96 / 150 * picture.naturalWidth);
   pictures.forEach((picture, k) => { picture.style.minWidth = wide[k] ? `${Math.round(0.5 * picture.naturalWidth)}px` : ""; });
 }
 
@@ -127,7 +127,16 @@ function markWideBoxes() {
     if (wide) box.setAttribute("tabindex", "0");
     else if (box.getAttribute("tabindex") === "0") box.removeAttribute("tabindex");
   }
+  document.querySelectorAll(".cell_output:has(img)").forEach(showMore);
 }
+
+// Where a picture goes on beyond the edge of its frame, it fades.
+function showMore(box) {
+  const rest = box.scrollWidth - box.clientWidth - box.scrollLeft;
+  box.classList.toggle("more-before", box.scrollLeft > 1);
+  box.classList.toggle("more-after", rest > 1);
+}
+document.addEventListener("scroll", ({ target }) => { if (target.matches?.(".cell_output:has(img)")) showMore(target); }, { capture: true, passive: true });
 
 const targetOfPage = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
 

@@ -383,7 +383,8 @@ def test_a_page_that_is_found_opens_where_the_words_stand(browser, site):
     page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
     marks = page.locator("mark").all_inner_texts()
     assert {text.lower() for text in marks} <= {"induction head", "induction heads"} and 1 < len(marks) <= page.locator("article section").count()
-    assert 0 < page.locator("#found").bounding_box()["y"] < WIDE["height"] and "highlight" not in page.url
+    page.wait_for_function("(({ top }) => 0 < top && top < innerHeight)(document.querySelector('#found').getBoundingClientRect())", timeout=20_000)
+    assert "highlight" not in page.url
     page.goto(f"{site}/search.html?q=softmax")
     page.wait_for_selector("ul.search a[href*='highlight=softmax']", timeout=30_000)
     page.goto(f"{site}/book/operators.html")
@@ -639,6 +640,27 @@ def test_formulas_side_by_side_stand_below_one_another_on_a_phone(reader, site):
     wide = page.evaluate("[...document.querySelectorAll('div.math > .katex-display')].filter((e) => e.scrollWidth > e.clientWidth + 1).length")
     assert wide == 0 and not faults
     assert "gathered" in page.locator("#T-head-scores .math annotation", has_text="prev").first.text_content()
+
+
+def test_a_picture_on_a_phone_is_large_enough_and_says_where_it_goes_on(reader, site):
+    """At least six tenths of its size, of 150 dots per inch."""
+    page, faults = open_page(reader, f"{site}/book/operators.html", site, tab="phone", viewport=PHONE)
+    sizes = page.eval_on_selector_all(".cell_output img", "all => all.map((one) => one.clientWidth / one.naturalWidth * 150 / 96)")
+    assert sizes and min(sizes) > 0.59
+    frame = page.locator(".cell_output:has(img)").first
+    marks = lambda: re.findall(r"more-\w+", frame.get_attribute("class"))
+    assert marks() == ["more-after"]
+    frame.evaluate("(frame) => { frame.scrollLeft = frame.scrollWidth; }")
+    page.wait_for_function("document.querySelector('.cell_output.more-before')")
+    assert marks() == ["more-before"] and not faults
+
+
+def test_a_name_in_a_table_is_not_broken(reader, site):
+    """On a wide page."""
+    page, faults = open_page(reader, f"{site}/book/transformer_lm.html", site)
+    broken = page.eval_on_selector_all("article td code .pre:not(:has(wbr.long))", """all => all
+      .filter((one) => new Set([...one.getClientRects()].map((box) => box.top)).size > 1).map((one) => one.textContent)""")
+    assert page.locator("article td code wbr").count() and not broken and not faults
 
 
 def test_every_check_has_its_line(site):
