@@ -293,6 +293,36 @@ def test_prove_without_a_proof(tmp_path, monkeypatch):
         said("--preset", "nonsense")
 
 
+def test_prove_is_no_success_on_axioms_that_are_not_allowed(monkeypatch):
+    from tlm_book.derivation import prove
+
+    monkeypatch.setattr(coq, "coqc", lambda: "coqc")
+    for axioms, accepted, want in (((), True, 0), (("oracle",), True, 1), ((), False, 1)):
+        monkeypatch.setattr(coq, "check_certificate", lambda text: coq.Verdict(accepted, axioms, ""))
+        report, status = prove.prove(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))
+        assert status == want and ("Proved by Coq" in report) == (want == 0)
+        if want == 0:
+            assert "Linear(4 → 4), 2 places: " in report and "ReLU, 1 place: " in report
+
+
+def test_a_normalization_is_tried_by_the_checks_of_its_own_statements():
+    checks = {leaf.subject: leaf.checks for leaf in assumptions(derive(tiny()))}
+    assert checks["N"] == ("W-norm-layer", "T-rms-norm") and checks["Linear(4 → 7)"] == ("T-derive-torch",)
+
+
+@needs_coq
+def test_what_coq_says_names_no_folder_of_its_own(compiled):
+    verdict = coq.run("Definition odd := nonsense.\n", compiled)
+    assert not verdict.accepted and verdict.output.startswith('File "./Certificate.v", line 1')
+
+
+@needs_coq
+def test_a_proof_file_that_coq_rejects_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(coq, "source", lambda name: "Definition odd := nonsense.\n")
+    with pytest.raises(RuntimeError, match=r"coqc rejects Operators.v: (.|\n)*nonsense"):
+        coq.compile_proofs(tmp_path)
+
+
 def test_prove_without_coq(tmp_path, monkeypatch):
     monkeypatch.setattr(coq.shutil, "which", lambda name: None)
     status, report = said("--preset", "wojcik", "--out", str(tmp_path / "model.v"))

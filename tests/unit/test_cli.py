@@ -17,6 +17,7 @@ from commands import environment, fresh
 from commands import run as command
 
 from tlm_book.__main__ import main
+from tlm_book.arguments import arguments, in_options, refuse_options
 from tlm_book.tokenization import documents
 
 TINY = ["--steps", "4", "--vocab-size", "280", "--d-model", "16", "--layers", "1", "--heads", "2", "--context", "16",
@@ -386,14 +387,23 @@ EARLY = {
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
     "--preset: got 'gpt9', want one of": ["prove", "--preset", "gpt9"],
     "--dta: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta", "x", "--out", "new"],
+    "--dta=x: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta=x", "--out", "new"],
+    "more: got no such option, want an option of train": ["train", "--book", "--out", "new", "more"],
+    "--toknes: got no such option, want an option of generate, which --help lists; did you mean --tokens?": ["generate", "--toknes", "5", "The"],
     "--data: got none, and no run in 'new.run' to go on with": ["train", "--out", "new", "--resume"],
     "--data: got none, want text files": ["train", "--out", "new"],
     "--from: got nothing at 'none', want a folder with a model": ["train", "--from", "none", "--out", "new"],
+    "--tokenizer: got it with --from": ["train", "--from", "here", "--out", "new", "--tokenizer", "tokenizer.json"],
     "--heads: got it with --from": ["train", "--from", "here", "--out", "new", "--heads", "2"],
     "--minutes: got 0, want a number > 0": ["train", "--data", ".", "--out", "new", "--minutes", "0"],
     "--minutes: got it with --steps, want one of them": ["train", "--data", ".", "--out", "new", "--minutes", "3", "--steps", "9"],
     "--minutes: got it with --book": ["train", "--book", "--out", "new", "--minutes", "3"],
+    "--from: got it with --book": ["train", "--book", "--from", "here", "--out", "new"],
+    "--keep: got it with --book": ["train", "--book", "--out", "new", "--keep", "2"],
     "--plot: got it with --book": ["train", "--book", "--out", "new", "--plot"],
+    "--minutes: got it with --resume, want to leave it out: the run in 'here' has its number of steps": ["train", "--resume", "--out", "here", "--minutes", "3"],
+    "--lr: got inf, want a number > 0": ["train", "--book", "--out", "new", "--lr", "inf"],
+    "--temperature: got inf, want a number ≥ 0": ["generate", "--temperature", "inf"],
     "--minutes: got it with --resume": ["train", "--resume", "--out", "begun", "--minutes", "3"],
     "--preset: got it with --book": ["train", "--book", "--preset", "gpt2", "--out", "new"],
     "--out: got 'mine.txt', want a name that ends in .html": ["page", "--out", "mine.txt"],
@@ -438,6 +448,63 @@ def early(tmp_path_factory):
 def test_refused_before_torch_is_loaded(message, early):
     status, said, torch_loaded = early[message]
     assert status == 2 and said.startswith(f"tlm_book: error: {message}") and said.count("\n") == 1 and not torch_loaded
+
+
+def parsed(*words):
+    return vars(arguments().parse_args([*words]))
+
+
+def test_the_ends_of_a_range_belong_to_it():
+    chosen = parsed("generate", "--tokens", "0", "--top-k", "1", "--top-p", "1", "--min-p", "0", "--temperature", "0", "--seed", "0")
+    assert [chosen[name] for name in ("tokens", "top_k", "top_p", "min_p", "temperature", "seed")] == [0, 1, 1, 0, 0, 0]
+    assert parsed("generate", "--min-p", "1", "--seed", str(2**63 - 1))["seed"] == 2**63 - 1
+    chosen = parsed("train", "--book", "--out", "new", "--vocab-size", "257", "--batch-size", str(10**9), "--steps", "1")
+    assert [chosen[name] for name in ("vocab_size", "batch_size", "steps")] == [257, 10**9, 1]
+
+
+def test_help_names_the_defaults():
+    (commands,) = (action for action in arguments()._actions if action.dest == "command")
+    said = [(action.default, found[1]) for action in commands.choices["generate"]._actions if (found := re.search(r"\(default: ([\d.]+)\)", action.help or ""))]
+    assert len(said) == 3 and all(str(default) == words for default, words in said), said
+    assert (parsed("generate")["repetition_penalty"], parsed("generate")["on_overflow"]) == (1.0, "slide")
+
+
+def test_a_value_of_two_lines_is_refused_without_the_usage(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parsed("generate", "--top-p", "1\n2")
+    assert capsys.readouterr().err.startswith("tlm_book: error: --top-p: got 1\n2, want a number")
+
+
+def test_a_finished_model_can_be_read_while_its_run_goes_on(tmp_path):
+    """With more steps, the run has a folder of its own beside the model."""
+    for folder in ("m", "m.run"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.json").write_text("{}")
+    (tmp_path / "m" / "config.json").write_text("{}")
+    assert parsed("generate", "--model", str(tmp_path / "m"))["model"] == str(tmp_path / "m")
+
+
+def test_looking_for_a_module_leaves_the_path_as_it_was():
+    before = list(sys.path)
+    with pytest.raises(ValueError, match="MODULE:FACTORY: got nowhere, want a module"):
+        refuse_options({"command": "audit", "factory": "nowhere:model"})
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("message", "command", "said"),
+    [
+        ("folder: got 'x', want y", "train", "--out: got 'x', want y"),
+        ("folder: got 'x', want y", "generate", "--model: got 'x', want y"),
+        ("max_new: got 0, want y", "generate", "--tokens: got 0, want y"),
+        ("max_len: got 0, want y", "train", "--context: got 0, want y"),
+        ("max_len: got 0, want y", "generate", "max_len: got 0, want y"),  # which has no such option
+        ("data: of another kind", "train", "data: of another kind"),
+        ("model.config.tied: got True, want False", "export", "--model: got one with tied = True, want False"),
+    ],
+)
+def test_a_message_names_the_option_that_gave_the_value(message, command, said):
+    assert in_options(message, command) == said
 
 
 @pytest.mark.parametrize("empty", [lambda n: torch.empty(n, dtype=torch.uint8), lambda n: np.empty(n, np.uint8), bytearray], ids=["torch", "numpy", "python"])

@@ -463,6 +463,7 @@ DESERVED = {  # unproved, for this reason, and by experiment indeed not autoregr
     "subclass": ("Subclass: no rule", lambda: Subclass(D, D)),
     "module list": ("ModuleList: no rule", lambda: nn.ModuleList([nn.Linear(D, D)])),
     "attention with dropout": ("MultiheadAttention, rows on the first axis: random in training mode", lambda: mha(dropout=0.5)),
+    "attention with other values": ("queries and keys of different rows", lambda: mha(vdim=D + 1)),
     "attention with other keys": ("queries and keys of different rows", lambda: mha(kdim=D + 1)),
     "upper triangular mask": ("Masked: no rule", lambda: Masked(mha(), lambda n: torch.full((n, n), -torch.inf, dtype=torch.double).tril(-1))),
     "mask off by one": ("Masked: no rule", lambda: Masked(mha(), lambda n: torch.full((n, n), -torch.inf, dtype=torch.double).triu(2))),
@@ -505,12 +506,18 @@ def test_nothing_is_claimed_of_what_leaks(name):
         assert leaks(module, 0), "it does not leak: then it does not belong here"
 
 
+class Labelled(Tensor):
+    """A tensor that computes as others do; a type of its own might not."""
+
+
 HARMLESS = {  # unproved although true: no lemma of the chapter says so, or a cautious rule
     "batch norm in evaluation": lambda: nn.BatchNorm1d(D).eval(),
     "softmax, axis 1 of two": lambda: nn.Softmax(dim=1),
     "PReLU": lambda: nn.PReLU(),
     "zero key": lambda: Causal(mha(add_zero_attn=True)),
     "key of its own": lambda: Causal(mha(add_bias_kv=True)),
+    "a table of a type of its own": lambda: replaced(PositionalEncoding(9, D, "sinusoidal"), table=torch.randn(9, D).as_subclass(Labelled)),
+    "a number of a type of its own": lambda: replaced(nn.Linear(D, D), note=torch.ones(1).as_subclass(Labelled)),
     "hook that does nothing": lambda: hooked(nn.Linear(D, D), lambda module, inputs, output: None),
     "spectral norm in evaluation": lambda: parametrizations.spectral_norm(nn.Linear(D, D)).eval(),
     "pruned": lambda: prune.l1_unstructured(nn.Linear(D, D), "weight", amount=0.5),
@@ -591,6 +598,15 @@ def test_decoders_with_a_fixed_memory(norm_first, stack, causal):
     part.multihead_attn.train()
     assert derive(module).kind is Kind.UNPROVED
     part.multihead_attn.eval()
+    for name in ("dropout", "dropout1", "dropout2", "dropout3"):  # one that is random, in a model that is not in training
+        getattr(part, name).train()
+        assert derive(module).kind is Kind.UNPROVED, name
+        part.eval()
+    for name in ("norm1", "norm2", "norm3"):
+        norm, _ = getattr(part, name), setattr(part, name, nn.BatchNorm1d(D))
+        assert derive(module).kind is Kind.UNPROVED, name
+        setattr(part, name, norm)
+    assert derive(module).kind is kind
     hooked(part.multihead_attn, lambda module, inputs, output: None)
     assert derive(module).kind is Kind.UNPROVED
 
@@ -622,6 +638,7 @@ CROSS = EncoderDecoderConfig(7, d_model=D, d_ff=6, n_layers=1, n_heads=2, max_le
 CROSS_PARTS = {
     "self-attention of another type": dict(self_attention=Unmasked(D, 2)),
     "queries that see one another": dict(cross_attention__query=Subclass(D, D)),
+    "random values of the memory": dict(cross_attention__value=nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5))),
     "random keys of the memory": dict(cross_attention__key=nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5))),
 }
 
@@ -645,8 +662,9 @@ def test_a_random_memory_is_not_fixed():
     assert derive(model).kind is Kind.UNPROVED and not torch.allclose(model(source, target)[:3], model(source, target[:3]))
 
 
-def test_hooks_on_all_modules_at_once_are_seen():
-    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: None)
+@pytest.mark.parametrize("register", [nn.modules.module.register_module_forward_hook, nn.modules.module.register_module_forward_pre_hook])
+def test_hooks_on_all_modules_at_once_are_seen(register):
+    handle = register(lambda *given: None)
     try:
         assert derive(nn.Linear(D, D)).kind is Kind.UNPROVED
     finally:
@@ -721,10 +739,12 @@ def test_the_trial_tells_what_is_false_of_an_operator(leak, dtype):
         module, before = Averages(leak).to(dtype), torch.get_rng_state()
         right = kind is Kind.AUTOREGRESSIVE and not leak
         assert trial.tried(module, kind) == (trial.AGREES if right else trial.REFUTED), kind
+        assert trial.tried(nn.Dropout(0.5), kind) == trial.REFUTED
         assert torch.equal(torch.get_rng_state(), before) and module.mix.weight.dtype == dtype
     assert trial.tried(PositionalEncoding(9, D), Kind.INDEXED_ROWWISE) == trial.AGREES
     assert trial.tried(PositionalEncoding(9, D), Kind.ROWWISE) == trial.REFUTED
     assert trial.tried(nn.MultiheadAttention(D, 2), Kind.EQUIVARIANT) == trial.NOT_CHECKED  # it wants more than x
+    assert trial.tried(nn.Flatten(0), Kind.ROWWISE) == trial.NOT_CHECKED  # it returns no rows
     model = TransformerLM(Config(7, d_model=D, d_ff=6, n_layers=1, n_heads=2, max_len=9))
     assert trial.tried(model, Kind.AUTOREGRESSIVE) == trial.AGREES and trial.tried(model, Kind.INDEXED_ROWWISE) == trial.REFUTED
 
@@ -772,6 +792,9 @@ def test_of_what_is_watched_nothing_is_claimed(layer):
 def test_which_rules_are_the_book_s():
     assert all(map(trial.of_the_book, [rules_of_modules._RULES[kind] for kind in (nn.Linear, nn.MultiheadAttention, TransformerLM)]))
     assert not trial.of_the_book(lambda module: None) and not trial.of_the_book(print)
+    like = lambda module: None
+    like.__module__ = "tlm_books.rules"
+    assert not trial.of_the_book(like)
 
 
 @pytest.mark.parametrize("table", [ACTIVATIONS, GATE_ACTIVATIONS])
@@ -792,6 +815,13 @@ def test_text_and_picture_say_the_same():
     ax = proof.plot()
     drawn = [text.get_text() for text in ax.texts]
     assert len(drawn) == 3 * len(lines) == 3 * len(proof.lines())
-    for line, subject, kind, reason in zip(lines, *(drawn[k::3] for k in range(3))):
-        assert line.lstrip("│├└─ ") == f"{subject}: {kind}   [{reason.removeprefix('by ')}]"
+    for line, (_, _, step), box, subject, kind, reason in zip(lines, proof.lines(), ax.texts[::3], *(drawn[k::3] for k in range(3))):
+        assert line.lstrip("│├└─ ") == f"{subject}: {kind}   [{step.reason}]"
+        assert reason == (f"by {step.reason}" if step.premises else step.reason)
+        assert (box.get_bbox_patch().get_linestyle() == "dashed") == (step.kind is Kind.UNPROVED)
+    assert {step.kind is Kind.UNPROVED for _, _, step in proof.lines()} == {True, False}
     matplotlib.pyplot.close("all")
+
+
+def test_few_heads_are_all_named():
+    assert "[H_0, H_1, H_2]" in str(derive(nn.MultiheadAttention(6, 3))) and "[H_0, …, H_3]" in str(derive(nn.MultiheadAttention(8, 4)))

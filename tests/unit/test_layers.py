@@ -15,7 +15,8 @@ from tlm_book.heads import logit_lens, mean_rows
 from tlm_book.inference.sampling import last_scores
 from tlm_book.inside import run_with_cache
 from tlm_book.loss import chunked_loss, weighted_loss
-from tlm_book.positional_encoding import PositionalEncoding
+from tlm_book.optimization import sharpness
+from tlm_book.positional_encoding import PositionalEncoding, sinusoidal_table
 from tlm_book.spec.attention import attention_pattern
 from tlm_book.spec.normalization import rms_norm, standardize
 from tlm_book.training import evaluate
@@ -86,6 +87,25 @@ def test_room_leaves_no_rubbish_in_a_fixed_table():
     assert layer.to("meta").table.is_meta
 
 
+def test_a_table_of_sines_has_the_default_type_and_its_precision():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        table = PositionalEncoding(16, 8).table
+    finally:
+        torch.set_default_dtype(before)
+    assert torch.equal(table, sinusoidal_table(16, 8)) and PositionalEncoding(16, 8).table.dtype == before
+
+
+def test_the_search_for_the_sharpest_direction_begins_where_it_is_told():
+    """The Hessian is diag(1, −3): the first axis is left by no iteration, every other direction turns to the second."""
+    w = torch.tensor([0.5, 0.5], dtype=torch.float64, requires_grad=True)
+    loss = lambda: (w[0] ** 2 - 3 * w[1] ** 2) / 2
+    for start, curvature in (([torch.tensor([2.0, 0.0], dtype=torch.float64)], 1.0), (None, -3.0)):
+        found, (direction,) = sharpness(loss, [w], 40, start)
+        assert abs(found - curvature) < 1e-12 and abs(direction.norm() - 1) < 1e-12
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_one_can_look_inside_experts_under_autocast(dtype):
     torch.manual_seed(0)
@@ -146,12 +166,22 @@ def test_a_row_that_sees_nothing_has_weights_0(causal):
     assert torch.allclose(A @ q, attention(q, q, q, causal=False, mask=mask.tril() if causal else mask), atol=1e-6)
 
 
-def test_drawing_anew_leaves_a_shared_table_its_size():
+@pytest.mark.parametrize(("of", "config"), [(EncoderDecoder, EncoderDecoderConfig), (TransformerLM, Config)])
+@pytest.mark.parametrize(("scaled", "size"), [(True, 64**-0.5), (False, 0.02)])
+def test_drawing_anew_leaves_a_shared_table_its_size(of, config, scaled, size):
     torch.manual_seed(0)
-    model = EncoderDecoder(EncoderDecoderConfig.vaswani(300, d_model=64, d_ff=8, n_layers=1, n_heads=2))
+    model = of(config.vaswani(300, d_model=64, d_ff=8, n_layers=1, n_heads=2, embed_scale=scaled))
     for _ in range(2):
-        assert 0.12 < model.unembedding.weight.std() < 0.13  # 1/√64
+        assert 0.96 * size < model.unembedding.weight.std() < 1.04 * size
         model.initialize()
+
+
+def test_experts_of_a_model_begin_as_its_linear_layers_do():
+    """0.02, and 0.02/√(2L) for the matrices that write to the stream; L = 8."""
+    torch.manual_seed(0)
+    experts = TransformerLM(Config.mixtral(11, d_model=64, d_ff=64, n_layers=8, n_heads=8, max_len=4)).blocks[3].feed_forward
+    for weight, size in ((experts.gate, 0.02), (experts.up, 0.02), (experts.down, 0.005)):
+        assert 0.96 * size < weight.std() < 1.04 * size
 
 
 def test_experts_begin_as_linear_layers_do():

@@ -17,7 +17,7 @@ import torch
 from commands import run_code
 from safetensors.torch import save_file
 
-from tlm_book.files import free_folder, held, new_folder
+from tlm_book.files import clear_parts, free_folder, held, new_file, new_folder
 from tlm_book.pretrained import load_model, save_model
 from tlm_book.tokenization import Tokenizer, documents
 from tlm_book.training import (
@@ -478,6 +478,30 @@ def test_no_folder_takes_the_place_of_a_broken_link(tmp_path):
     (tmp_path / "model").symlink_to(tmp_path / "gone")
     with pytest.raises(FileExistsError, match="folder: got"):
         free_folder(tmp_path / "model")
+
+
+def test_no_file_takes_the_place_of_a_folder(tmp_path):
+    """It is said before anything is written."""
+    (tmp_path / "model").mkdir()
+    with pytest.raises(IsADirectoryError, match="file: got .*model', a folder, want the name of a file"), new_file(tmp_path / "model"):
+        pytest.fail("something was written")
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(os, "fsync", lambda number: written.append((os.path.getsize(number), (tmp_path / "text").exists())))
+    with new_file(tmp_path / "text") as part:
+        part.write_text("tide")
+    assert written == [(4, False)]
+
+
+def test_only_what_is_half_written_is_cleared(tmp_path):
+    for name in ("chapter.part", ".hidden", ".text.12ab34cd.part", "notes.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".step.12ab34cd.part").mkdir()
+    (tmp_path / ".step.12ab34cd.part" / "x").write_text("x")
+    clear_parts(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"chapter.part", ".hidden", "notes.txt"}
 
 
 def test_the_last_checkpoints_and_the_best_are_kept(text):
