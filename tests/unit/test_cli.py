@@ -387,7 +387,7 @@ EARLY = {
     "--top-p: got much, want a number in (0, 1]": ["generate", "--top-p", "much"],
     "--preset: got 'gpt9', want one of": ["prove", "--preset", "gpt9"],
     "--dta: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta", "x", "--out", "new"],
-    "--dta=x: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta=x", "--out", "new"],
+    "--dta=essays-of-last-year.txt: got no such option, want an option of train, which --help lists; did you mean --data?": ["train", "--dta=essays-of-last-year.txt", "--out", "new"],
     "more: got no such option, want an option of train": ["train", "--book", "--out", "new", "more"],
     "--toknes: got no such option, want an option of generate, which --help lists; did you mean --tokens?": ["generate", "--toknes", "5", "The"],
     "--data: got none, and no run in 'new.run' to go on with": ["train", "--out", "new", "--resume"],
