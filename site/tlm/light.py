@@ -20,11 +20,12 @@ PLAIN = re.compile(r'<span class="(?:n|nn|nx|o|p|w)">([^<]*)</span>')
 CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
 RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
 OWN = ("tlm.css", "tlm.js", "finder.js", "previews.js")  # each line stands by itself: no string runs over two
+SCALE = 0.7  # pixels of the page for one of a picture; most pictures then fill the line
 STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "sphinx-design.min.css")
 
 
 class LightPictures(SphinxTransform):
-    """Store each PNG picture of a notebook as lossless WebP beside it, and show that."""
+    """Store each PNG picture of a notebook as lossless WebP beside it, and show that, on one scale, so that letters are about equally large in all."""
 
     default_priority = 420
 
@@ -34,9 +35,11 @@ class LightPictures(SphinxTransform):
             if path.suffix != ".png" or not path.is_file():  # Sphinx reports what is missing
                 continue
             light = path.with_suffix(".webp")
-            if not light.exists():
-                large = path.stat().st_size > 60_000  # worth a fifth of a second
-                with Image.open(path) as picture:
+            with Image.open(path) as picture:
+                image["width"] = f"{SCALE * picture.width:.0f}px"
+                image["classes"].append("no-scaled-link")
+                if not light.exists():
+                    large = path.stat().st_size > 60_000  # worth a fifth of a second
                     picture.save(light, lossless=True, method=4, quality=100 if large else 80)
             image["uri"] = image["uri"].removesuffix(".png") + ".webp"
 

@@ -655,6 +655,14 @@ def test_a_picture_on_a_phone_is_large_enough_and_says_where_it_goes_on(reader, 
     assert marks() == ["more-before"] and not faults
 
 
+def test_letters_are_about_equally_large_in_all_pictures(reader, site):
+    """A small picture doesn't fill the line."""
+    page, faults = open_page(reader, f"{site}/book/heads.html", site)
+    sizes = page.eval_on_selector_all(".cell_output img", "all => all.map((one) => [one.naturalWidth, one.width / one.naturalWidth])")
+    assert min(sizes)[0] < 0.8 * max(sizes)[0] and all(0.6 < scale < 0.71 for _, scale in sizes), sizes
+    assert not faults
+
+
 def test_a_name_in_a_table_is_not_broken(reader, site):
     """On a wide page."""
     page, faults = open_page(reader, f"{site}/book/transformer_lm.html", site)
