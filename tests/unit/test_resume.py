@@ -1,5 +1,6 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
+import contextlib
 import errno
 import functools
 import importlib.util
@@ -234,6 +235,32 @@ def test_a_finished_run_is_taken_further(text):
     held_out = [t[:1500].strip() for i, t in enumerate(documents()[:8]) if is_held_out(i, 0.1, 0)]
     assert evaluate(model, encode_corpus(words, held_out), 16, words.start, context=8) == pytest.approx(min(measured.values()), abs=1e-5)
     assert resumed(text, steps=13).steps == 13
+
+
+def test_what_else_lies_in_the_folder_of_a_run_that_is_taken_further_stays_there(text, monkeypatch):
+    """Even if the process ends at any moment while the new model takes the former one's place."""
+    model = text.parent / "model"
+    train_files(text, model, device="cpu", progress=False, **TINY)
+    (model / "plots").mkdir()
+    mine = {"notes.txt": b"a day's work", ".hidden": b"", "plots/a.svg": b"<svg/>"}
+    for name, data in mine.items():
+        (model / name).write_bytes(data)
+    (model / "lost").symlink_to("nowhere")
+    for steps, moment in ((9, 0), (10, 2), (11, 4)):  # moves that are made before
+        moves, left = shutil.move, iter(range(moment))
+
+        def move(source, target, moves=moves, left=left):
+            if next(left, None) is None:
+                raise Stop
+            return moves(source, target)
+
+        with contextlib.suppress(Stop), monkeypatch.context() as patch:
+            patch.setattr(shutil, "move", move)
+            resumed(text, steps=steps)
+        if run_folder(model).exists():
+            resumed(text)
+        assert contents(model).items() >= mine.items() and (model / "lost").is_symlink()
+        assert len((model / "log.csv").read_text().splitlines()) == steps + 1 and not run_folder(model).exists()
 
 
 LEFT_BROKEN = {

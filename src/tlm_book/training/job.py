@@ -47,7 +47,7 @@ from tlm_book.training.pace import Aim, fit_time
 from tlm_book.training.text import LEAST_BYTES, Paths, text_files
 from tlm_book.transformer_lm import Config, TransformerLM
 
-__all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with", "further", "left_behind", "new_job", "read_job"]
+__all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with", "carry_over", "further", "left_behind", "new_job", "read_job"]
 
 JOB, STATE = "run.json", "state.safetensors"
 Begin = str | os.PathLike[str] | tuple[Any, Any]  # a folder with a model, or (model, tokenizer)
@@ -262,3 +262,10 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
             save(model, part / BEGIN, tokenizer)
         job.write(part / JOB)
     return job
+
+
+def carry_over(former: Path, out: Path) -> None:
+    """Move what else lies in the former model's folder, such as a user's notes, into that of the new model."""
+    for path in former.glob("*"):
+        if not os.path.lexists(out / path.name):
+            shutil.move(path, out / path.name)

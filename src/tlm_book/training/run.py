@@ -53,6 +53,7 @@ from tlm_book.training.job import (
     Job,
     begin_with,
     begun_with,
+    carry_over,
     further,
     left_behind,
     new_job,
@@ -312,7 +313,7 @@ def train_files(
 
     Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
     `data`, `preset`, `begin`, `tokenizer` and `choices` (except `products`), if given, must be as before. A finished run is taken further if `steps`
-    is larger: it goes on after its last step, at the learning rate that a run of that many steps has there.
+    is larger: it goes on after its last step, at the learning rate that a run of that many steps has there. Other files in `out` stay there.
 
     `preset` makes a model of that kind (see `model_for`) with the tokenizer that belongs to it. `begin` is a model to start from: a folder that
     this function or `save` made, or (model, tokenizer), as `load_model` returns them; its tokenizer is kept, and without `data` the text is that
@@ -427,10 +428,13 @@ def _train_prepared(
         return None
     config = as_replanned(folder, config)
     more = left_behind(folder, dataclasses.replace(job, config=config))
+    former = folder / FORMER
     if out.exists():  # the model of the run that was taken further
-        shutil.rmtree(folder / FORMER, ignore_errors=True)
-        out.rename(folder / FORMER)
+        carry_over(former, out)  # if a process was killed before it had done so
+        shutil.rmtree(former, ignore_errors=True)
+        out.rename(former)
     saved = save(result.model, out, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
+    carry_over(former, out)
     n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
     n_files = len(job.files(folder)) if there else None
