@@ -36,7 +36,7 @@ from tlm_book.training import (
     train_files,
     write_tokens,
 )
-from tlm_book.training.checkpoint import InMemory, state_in
+from tlm_book.training.checkpoint import InMemory, state_in, text_notes
 from tlm_book.training.config import plan
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.interrupts import stop_signal
@@ -350,6 +350,36 @@ def test_a_checkpoint_older_than_a_setting_goes_on_with_its_default(text):
     train_files(text, text.parent / "model", device="cpu", progress=False, resume=True, **TINY)
     train_files(text, text.parent / "whole", device="cpu", progress=False, **TINY)
     assert contents(text.parent / "model") == contents(text.parent / "whole")
+
+
+def test_a_run_does_not_go_on_with_another_text_of_the_same_length(tmp_path):
+    """Of whatever type its tokens are; a checkpoint from before texts were hashed goes on as before."""
+    known, held_out = torch.arange(200) % 11, torch.arange(50) % 7
+    config = Config(11, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=16)
+    run = lambda a, b: train(TrainConfig(steps=4, warmup=0, eval_every=2), config, a, b, folder=tmp_path, device="cpu", progress=False)
+    run(known, held_out)
+    (last,) = checkpoints(tmp_path)[-1:]
+    shutil.rmtree(last)
+    for pair in ((known.flip(0), held_out), (known, held_out.flip(0))):
+        with pytest.raises(ValueError, match="^text.sha256: got '.*, with which the run in .* was begun$"):
+            run(*pair)
+    assert run(known.to(torch.int16), held_out.int()).resumed == 2
+    for file in tmp_path.glob("step-*/state.json"):
+        notes = json.loads(file.read_text(encoding="utf-8"))
+        del notes["run"]["text"]["sha256"]
+        file.write_text(json.dumps(notes), encoding="utf-8")
+    assert run(known.flip(0), held_out).resumed == 4
+
+
+def test_a_text_is_hashed_all_over():
+    """All of it, unless it is very long, and then in many places."""
+    for length, places in ((5000, (0, 2500, 4999)), (64 * 2**16 + 64, (0, 1_000_000, 4_100_000))):
+        text, held_out = torch.zeros(length, dtype=torch.int16), torch.zeros(3)
+        before = text_notes(text, held_out)
+        for place in places:
+            other = text.clone()
+            other[place] = 1
+            assert text_notes(other, held_out) != before == text_notes(text.long(), held_out.int())
 
 
 def test_a_run_in_progress_is_not_overwritten(text):

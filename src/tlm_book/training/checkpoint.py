@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -41,6 +42,7 @@ __all__ = [
     "read_notes",
     "state_in",
     "state_of",
+    "text_notes",
     "with_library",
     "write_checkpoint",
 ]
@@ -146,6 +148,17 @@ def are_notes(said: Any) -> bool:
     return right and isinstance(said["run"], dict) and isinstance(said["run"].get("training"), dict)
 
 
+def text_notes(known: Tensor, held_out: Tensor) -> dict[str, int | str]:
+    """What is noted of a text: the lengths of its parts, and a hash of their tokens, the same for any integer type. Of a part of more than four million
+    tokens, it is that of 64 pieces of it, which takes no longer for longer texts.
+    """
+    pieces = (piece[: 2**16] for tokens in (known, held_out) for piece in tokens.chunk(64))
+    sha = hashlib.sha256()
+    for piece in pieces:
+        sha.update(piece.to("cpu", torch.int32).numpy().tobytes())
+    return {"tokens": len(known), "held out": len(held_out), "sha256": sha.hexdigest()[:16]}
+
+
 MAY_DIFFER = ("products",)  # settings that may differ when a run is resumed
 
 
@@ -169,7 +182,8 @@ def read_checkpoint(path: Path, run: Mapping[str, Any], wanted: Mapping[str, Ten
     kinds = {"model": Config, "training": TrainConfig}
     notes, younger = read_notes(path), {part: {field.name: field.default for field in dataclasses.fields(kind)} for part, kind in kinds.items()}
     for part, fields in run.items():
-        theirs = younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
+        hashed = {"sha256": fields.get("sha256")}  # a text of which no hash was noted yet is taken for the same
+        theirs = hashed | younger.get(part, {}) | notes["run"].get(part, {})  # fields introduced since the checkpoint have their defaults
         for name, value in fields.items():
             same = name in MAY_DIFFER or _listed(theirs.get(name)) == _listed(value)
             begun = f"{theirs.get(name)!r}, with which the run in {str(path.parent)!r} was begun"

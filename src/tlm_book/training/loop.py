@@ -20,7 +20,12 @@ from tqdm import tqdm
 from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
 from tlm_book.modes import evaluating
-from tlm_book.training.checkpoint import InMemory, OnDisk, with_library
+from tlm_book.training.checkpoint import (
+    InMemory,
+    OnDisk,
+    text_notes,
+    with_library,
+)
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.curves import CurvesInFile, CurvesInNotebook, Observer
 from tlm_book.training.distributed import DistContext, choose_device, parallelize
@@ -266,11 +271,10 @@ def train(
     _expects_long("validation_tokens", validation_tokens, 1)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
-    sizes = {"tokens": len(train_tokens), "held out": len(validation_tokens)}
     run: dict[str, dict[str, Any]] = {
         "model": dataclasses.asdict(model_config),
         "training": dataclasses.asdict(config),
-        "text": {**sizes, "start": start},
+        "text": {**text_notes(train_tokens, validation_tokens), "start": start},
     }
     generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
     keeper = _keeper(folder, keep, run, dist)
