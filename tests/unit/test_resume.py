@@ -40,7 +40,7 @@ from tlm_book.training.checkpoint import InMemory, state_in, text_notes
 from tlm_book.training.config import plan
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.interrupts import stop_signal
-from tlm_book.training.job import Job
+from tlm_book.training.job import Job, further
 from tlm_book.training.loop import Result
 from tlm_book.training.run import report
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -261,6 +261,22 @@ def test_what_else_lies_in_the_folder_of_a_run_that_is_taken_further_stays_there
             resumed(text)
         assert contents(model).items() >= mine.items() and (model / "lost").is_symlink()
         assert len((model / "log.csv").read_text().splitlines()) == steps + 1 and not run_folder(model).exists()
+
+
+def test_a_text_that_has_changed_is_named_and_the_run_goes_further_once_it_is_back(text):
+    """Longer, or only different; the attempt leaves nothing, and one that was killed can be repeated."""
+    train_files(text, text.parent / "model", device="cpu", progress=False, **TINY)
+    right = text.read_text(encoding="utf-8")
+    for other in (right + right, right.replace("the", "eht")):
+        text.write_text(other, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"^path: got another text than before in \[.*text\.txt'\], want the one with which the run was begun$"):
+            resumed(text, steps=9)
+        assert not run_folder(text.parent / "model").exists()
+    further(text.parent / "model", run_folder(text.parent / "model"), 9)
+    with pytest.raises(ValueError, match="^path: got another text"):
+        resumed(text)
+    text.write_text(right, encoding="utf-8")
+    assert resumed(text).steps == 9
 
 
 LEFT_BROKEN = {

@@ -54,6 +54,7 @@ from tlm_book.training.job import (
     begin_with,
     begun_with,
     carry_over,
+    expects_same_text,
     further,
     left_behind,
     new_job,
@@ -259,7 +260,7 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     """Write the model from which the run begins, run.json, tokenizer.json, held_out.tokens and train.tokens, in this order, unless they exist.
 
     The tokenizer is learned from the documents of the training part: from all, or from a random choice if the text is long. ValueError if
-    the folder holds anything else, and for another tokenizer than before.
+    the folder holds anything else, and for another text or tokenizer than before.
     """
     expects_own(folder)
     clear_parts(folder)
@@ -289,6 +290,7 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     for name in ("held_out", "train"):
         if not (folder / f"{name}.tokens").exists():
             write_tokens(folder / f"{name}.tokens", part(name == "held_out"), words)
+    expects_same_text(folder, job.data)
 
 
 def train_files(
@@ -379,12 +381,12 @@ def _job_again(known: Path, out: Path, data: Paths | None, preset: str | None, b
 
 @contextlib.contextmanager
 def _nothing_left_if_new(folder: Path, dist: DistContext) -> Iterator[None]:
-    """After an error, remove a folder that did not exist before, unless it holds a state from which the run can be resumed."""
+    """After an error, remove a folder that did not exist before, unless it holds a state from which the run can be resumed, and its text."""
     new = dist.rank == 0 and not folder.exists()
     try:
         yield
     except BaseException:
-        if new and not checkpoints(folder):
+        if new and not (checkpoints(folder) and (folder / "train.tokens").exists()):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
