@@ -111,6 +111,16 @@ def test_files_in_hidden_folders_are_no_text(tmp_path):
     assert text_files(tmp_path) == [tmp_path / "a.txt"]
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    """Else its documents would be trained on and held out."""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    assert text_files([b, tmp_path, tmp_path / "." / ".." / tmp_path.name / "a.txt"]) == [b, a]
+    (tmp_path / "c.txt").symlink_to(b)
+    assert text_files([tmp_path, a]) == text_files([tmp_path, tmp_path]) == [a, b]
+
+
 def test_one_document_is_left_to_train_on():
     assert split_documents(["a", "b"], 0.9, 0) in ((["a"], ["b"]), (["b"], ["a"]))
     assert [len(part) for part in split_documents(["a", "b", "c"], 0.99, 0)] == [1, 2]

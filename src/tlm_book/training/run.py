@@ -311,7 +311,7 @@ def train_files(
     watch: Callable[[int, Any, Any], None] | None = None,
     **choices: Any,
 ) -> RunReport | None:
-    """Train on text files or folders of any size and save the model in the new folder `out`; the report, from the first process.
+    """Train on text files or folders of any size, each file read once, and save the model in the new folder `out`; the report, from the first process.
 
     Meanwhile, the work is kept in the folder `out`.run. With `resume`, an interrupted run is taken up from there, and no other argument is needed;
     `data`, `preset`, `begin`, `tokenizer` and `choices` (except `products`), if given, must be as before. A finished run is taken further if `steps`

@@ -87,10 +87,11 @@ def cut(paragraph: str, size: int) -> list[str]:
 
 def text_files(data: Paths) -> list[Path]:
     """The files, with each folder replaced by the files in it (except hidden ones, and those of models) in the order of their names.
+    A file that is named twice, such as by its folder and by itself, is read once, where it comes first.
 
     FileNotFoundError for a path that does not exist, ValueError for a folder without files.
     """
-    found = []
+    found: dict[Path, Path] = {}
     given = [data] if isinstance(data, str | os.PathLike) else [*data]
     for path in given:
         expects(os.fspath(path), "path", "''", "a text file")  # which would mean the present folder
@@ -98,8 +99,9 @@ def text_files(data: Paths) -> list[Path]:
         expects(path.exists(), "path", f"no file at {str(path)!r}", "a text file", FileNotFoundError)
         inside = files_below(path) if path.is_dir() else [path]
         expects(inside, "path", f"the folder {str(path)!r} without files", "text files in it")
-        found += inside
-    return found
+        for file in inside:
+            found.setdefault(file.resolve(), file)
+    return [*found.values()]
 
 
 def files_below(folder: Path) -> list[Path]:
