@@ -36,7 +36,12 @@ from tlm_book.training import (
     train_files,
     write_tokens,
 )
-from tlm_book.training.checkpoint import InMemory, state_in, text_notes
+from tlm_book.training.checkpoint import (
+    InMemory,
+    expects_no_other_log,
+    state_in,
+    text_notes,
+)
 from tlm_book.training.config import plan
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.interrupts import stop_signal
@@ -396,6 +401,42 @@ def test_a_text_is_hashed_all_over():
             other = text.clone()
             other[place] = 1
             assert text_notes(other, held_out) != before == text_notes(text.long(), held_out.int())
+
+
+def test_a_log_of_something_else_is_not_replaced(tmp_path):
+    """A run that ended before its first checkpoint begins again; a name that only looks like a checkpoint's is none."""
+    settings, config = TrainConfig(steps=4, warmup=0, eval_every=2), Config(11, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=16)
+    run = lambda **more: train(settings, config, torch.arange(200) % 11, torch.arange(50) % 7, folder=tmp_path, device="cpu", progress=False, **more)
+    for name in ("step-by-step.md", "step-1"):
+        (tmp_path / name).write_text("mine")
+    for name, mine in (("log.csv", "my,measurements\n1,2\n"), ("log.csv", "1\n"), ("log.jsonl", '{"mine": 1}\n'), ("log.jsonl", "[]")):
+        (tmp_path / name).write_text(mine)
+        with pytest.raises(FileExistsError, match=f"^folder: got '.*' with {name} in it, and no checkpoint, want one without it, since it would be replaced$"):
+            run()
+        assert (tmp_path / name).read_text() == mine
+        (tmp_path / name).unlink()
+
+    def stops(log, config):
+        if len(log) == last:
+            raise Stop
+
+    for last in (1, 2, 2):  # before the first checkpoint, and instead of it
+        with pytest.raises(Stop):
+            run(observers=[stops])
+        assert (tmp_path / "log.jsonl").read_text().count("\n") == last and not checkpoints(tmp_path)
+    whole = {name: (tmp_path / name).read_text() for name in ("log.jsonl", "log.csv")}
+    for name, written in whole.items():
+        for end in range(len(written)):  # cut by a crash
+            (tmp_path / name).write_text(written[:end])
+            if name == "log.jsonl" or not 0 < end < len("step,lr,loss,held_out\n"):  # this line is there as a whole, or not at all
+                expects_no_other_log(tmp_path)
+        (tmp_path / name).write_text(written)
+    assert run().resumed == 0 and len(checkpoints(tmp_path)) == 2
+    for path in checkpoints(tmp_path):
+        shutil.rmtree(path)
+    with pytest.raises(FileExistsError, match=r"log\.jsonl"):
+        run()
+    assert (tmp_path / "step-1").read_text() == "mine"
 
 
 def test_a_run_in_progress_is_not_overwritten(text):

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ __all__ = [
     "best_checkpoint",
     "checkpoints",
     "drop_old",
+    "expects_no_other_log",
     "put_state",
     "put_weights",
     "read_checkpoint",
@@ -115,7 +117,7 @@ def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     """The complete checkpoints in a folder, oldest first."""
-    return sorted(Path(folder).glob("step-*"))
+    return sorted(Path(folder).glob(f"step-{8 * '[0-9]'}"))
 
 
 def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
@@ -243,6 +245,20 @@ def drop_old(folder: Path, keep: int) -> None:
             shutil.rmtree(gone)
 
 
+LOG_OF_A_BEGINNING = {  # of a run that ended before its first checkpoint: only the last entry, which may be cut, can have a loss on the held-out text
+    "log.jsonl": r'(\{"step": \d+, "lr": \S+ "loss": [^\s,]+\n)*(\{"step.*\n?|\{?"?s?t?e?)',
+    "log.csv": r"(step,lr,loss,held_out\n(\d+,\S+,\n)*(\d.*\n?)?)?",
+}
+
+
+def expects_no_other_log(folder: Path) -> None:
+    """FileExistsError if a run that begins in this folder would replace a log, unless the log is that of a beginning."""
+    for name, pattern in LOG_OF_A_BEGINNING.items():
+        text = (folder / name).read_text(encoding="utf-8", errors="replace") if (folder / name).exists() else ""
+        right = re.fullmatch(pattern, text) is not None
+        expects(right, "folder", f"{str(folder)!r} with {name} in it, and no checkpoint", "one without it, since it would be replaced", FileExistsError)
+
+
 def read_log(file: Path, step: int) -> list[Entry]:
     """The first `step` entries of a log; whatever was written after the checkpoint, complete or not, is left out. ValueError if some are missing."""
     if not step:
@@ -316,14 +332,16 @@ class OnDisk:
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Restore the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which
-        the caller adds an entry for each step. ValueError for a checkpoint that is broken or of another run.
+        the caller adds an entry for each step. ValueError for a checkpoint that is broken or of another run, FileExistsError for a log that would be lost.
         """
         first = 0
         if found := checkpoints(self.folder):
             first, tensors = read_checkpoint(found[-1], self.run, state_of(model, optimizer))
             put_state(model, optimizer, tensors)
-        elif (self.folder / BEGIN).is_dir():
-            put_weights(model, stored_weights(load(self.folder / BEGIN)[0]))
+        else:
+            expects_no_other_log(self.folder)
+            if (self.folder / BEGIN).is_dir():
+                put_weights(model, stored_weights(load(self.folder / BEGIN)[0]))
         self.dist.wait()
         self.log = read_log(self.folder / "log.jsonl", first)
         self.n_logged = first

@@ -258,10 +258,11 @@ def train(
 
     ValueError if a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or belongs to another run; OSError if one cannot
-    be written; FileExistsError for a folder in which another process is training;
-    KeyboardInterrupt, after a whole step, for Ctrl-C: with a folder, that step has a
-    checkpoint. `Diverged`, also a ValueError, if the loss is no longer finite: its
-    `.result` holds the best weights until then. Existing checkpoints stay.
+    be written; FileExistsError for a folder in which another process is training, or
+    with a log that would be lost; KeyboardInterrupt, after a whole step, for Ctrl-C:
+    with a folder, that step has a checkpoint. `Diverged`, also a ValueError, if the
+    loss is no longer finite: its `.result` holds the best weights until then. Existing
+    checkpoints stay.
     """
     got = type(config).__name__, type(model_config).__name__
     expects(isinstance(config, TrainConfig), "config", got[0], "a TrainConfig", TypeError)
