@@ -254,7 +254,8 @@ def train(
     every step as `observer(log, config)`; if it returns settings with another number of
     steps, the run continues with these. The same arguments give the same weights on the
     same CPU, with the same library for products (in a folder a run keeps its own).
-    No global state is changed: torch's random generators are as before.
+    No global state is changed: torch's random generators are as before. But they are in
+    use meanwhile, by all threads of a process: train in one of them at a time.
 
     ValueError if a text is shorter than one window (train) or empty (validation),
     and for a checkpoint that is broken or belongs to another run; OSError if one cannot
