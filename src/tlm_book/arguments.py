@@ -282,6 +282,7 @@ def _expects_module(path: str) -> None:
 # {what the library calls it: the option}, where the two differ by more than dashes
 _OPTION = {
     "path": "--data",
+    "texts": "--data",
     "n_heads": "--heads",
     "n_layers": "--layers",
     "max_len": "--context",
@@ -306,6 +307,7 @@ def in_options(message: str, command: str) -> str:
     if command == "export" and name.startswith("model."):  # a setting of the model, not an option
         return f"--model: got one with {name.removeprefix('model.config.')} = {rest.removeprefix(' got ')}"
     known = option in _options_of(command)
+    rest = rest.replace('on_overflow="slide"', "--on-overflow slide")
     return f"{option}{colon}{rest}" if known and rest.startswith(" got ") else message
 
 

@@ -953,6 +953,7 @@ CASES = [
     Case("TrainConfig replanned numbers", lambda: training.TrainConfig(replanned=(5,)), ValueError, ("replanned: got (5,)", "pairs (step, steps)")),
     Case("TrainConfig lr True", lambda: training.TrainConfig(lr=True), TypeError, ("lr: got True", "a number")),
     Case("TrainConfig min_lr text", lambda: training.TrainConfig(min_lr="0"), TypeError, ("min_lr: got '0'", "a number")),
+    Case("TrainConfig weight_decay infinite", lambda: training.TrainConfig(weight_decay=float("inf")), ValueError, ("weight_decay: got inf", "finite")),
     Case("TrainConfig weight_decay text", lambda: training.TrainConfig(weight_decay="0"), TypeError, ("weight_decay: got '0'", "a number")),
     Case("TrainConfig clip text", lambda: training.TrainConfig(clip="1"), TypeError, ("clip: got '1'", "a number")),
     Case("TrainConfig token_noise None", lambda: training.TrainConfig(token_noise=None), TypeError, ("token_noise: got None", "a number")),

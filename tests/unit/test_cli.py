@@ -236,6 +236,13 @@ def test_small_file(tmp_path):
     assert refused(command("train", "--data", file, "--out", tmp_path / "m", *TINY), "100 bytes", "4096")
 
 
+def test_a_text_of_blanks(tmp_path):
+    (tmp_path / "blank.txt").write_text(" \n" * 4000)
+    run = command("train", "--data", tmp_path / "blank.txt", "--out", tmp_path / "m", *TINY)
+    assert run.returncode == 2 and run.stderr.endswith("tlm_book: error: --data: got no document, want at least one\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]
+
+
 @pytest.mark.parametrize("content", ["天地玄黄，宇宙洪荒。日月盈昃，" * 200, "🙂🎈🐝 " * 1500, "one endless line " * 600, "x" * 12000])
 def test_unusual_texts(content, tmp_path):
     file = tmp_path / "text.txt"
@@ -284,8 +291,15 @@ def test_broken_model(trained, tmp_path):
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "model.safetensors")
     (broken / "tokenizer.json").write_text("{}")
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "tokenizer.json")
+    for arguments in (("--resume", "--steps", "9", "--out", broken), ("--from", broken, "--out", tmp_path / "new")):
+        assert refused(command("train", *arguments), f"error: {broken / 'tokenizer.json'}: got a broken file (content: got something else")
+    (tmp_path / "m.run").mkdir()
+    for name in ("run.json", "tokenizer.json"):
+        (tmp_path / "m.run" / name).write_bytes((broken / name).read_bytes())
+    assert refused(command("train", "--resume", "--out", tmp_path / "m"), f"error: {tmp_path / 'm.run' / 'tokenizer.json'}: got a broken file")
     assert refused(command("generate", "--model", folder, "--temperature", "-1"), "--temperature", "-1")
     assert refused(command("generate", "--model", folder, "--tokens", "-1"), "--tokens", "-1")
+    assert refused(command("generate", "--model", folder, "--tokens", "99", "--on-overflow", "error"), "--tokens: got 99", "max_len = 16, or --on-overflow slide\n")
 
 
 @pytest.fixture(scope="module")

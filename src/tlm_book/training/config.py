@@ -82,7 +82,7 @@ class TrainConfig:
             ("lr", 0 < self.lr < math.inf, "a finite number > 0"),
             ("min_lr", 0 <= self.min_lr <= 1, "a fraction of lr, from 0 to 1"),
             ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to steps = {self.steps} (without a choice it is 50)"),
-            ("weight_decay", self.weight_decay >= 0, "a number ≥ 0"),
+            ("weight_decay", 0 <= self.weight_decay < math.inf, "a finite number ≥ 0"),
             ("betas", _two_shares(self.betas), "two numbers in [0, 1)"),
             ("clip", self.clip > 0, "a number > 0"),
             ("token_noise", 0 <= self.token_noise < 1, "a share in [0, 1)"),

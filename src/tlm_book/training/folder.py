@@ -130,10 +130,18 @@ def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
     """The tokenizer in a folder that `save` wrote; ValueError if its file is broken."""
     of_hub = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("tokenizer")
     if of_hub is None:
-        return Tokenizer.load(folder / TOKENIZER)
+        return tokenizer_in(folder / TOKENIZER)
     right = isinstance(of_hub, dict) and of_hub.keys() == {"size", "start", "stop"} and all(isinstance(n, int) for n in of_hub.values())
     expects(right, f"{folder / CONFIG}", f"tokenizer: {of_hub!r}", "what `save` wrote")
-    return HubTokenizer.load(folder / TOKENIZER, **of_hub)
+    return tokenizer_in(folder / TOKENIZER, HubTokenizer, **of_hub)
+
+
+def tokenizer_in(file: Path, kind: Any = Tokenizer, **more: Any) -> Any:
+    """The tokenizer in a file that no argument names; the ValueError for a broken one begins with the file."""
+    try:
+        return kind.load(file, **more)
+    except ValueError as error:
+        raise ValueError(str(error).replace(f"path: got {str(file)!r}", f"{file}: got a broken file")) from error
 
 
 def of_hub(folder: Path) -> bool:

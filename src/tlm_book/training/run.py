@@ -45,7 +45,7 @@ from tlm_book.training.distributed import (
     choose_device,
     dist_context,
 )
-from tlm_book.training.folder import TOKENIZER, save
+from tlm_book.training.folder import TOKENIZER, save, tokenizer_in
 from tlm_book.training.job import (
     JOB,
     STATE,
@@ -285,8 +285,8 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
         with new_file(folder / TOKENIZER) as file:
             (own or Tokenizer.train(some, job.size.vocab_size, pattern=pattern)).save(file)
     elif given is not None:
-        given.check_same(Tokenizer.load(folder / TOKENIZER))
-    words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
+        given.check_same(tokenizer_in(folder / TOKENIZER))
+    words: Any = begun[1] if begun else tokenizer_in(folder / TOKENIZER)
     for name in ("held_out", "train"):
         if not (folder / f"{name}.tokens").exists():
             write_tokens(folder / f"{name}.tokens", part(name == "held_out"), words)
@@ -404,7 +404,7 @@ def _train_prepared(
 ) -> RunReport | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
     begun, lead, config = begun_with(folder), dist.rank == 0, as_replanned(folder, job.config)
-    words: Any = begun[1] if begun else Tokenizer.load(folder / TOKENIZER)
+    words: Any = begun[1] if begun else tokenizer_in(folder / TOKENIZER)
     known, held_out = (read_tokens(folder / f"{name}.tokens") for name in ("train", "held_out"))
     model_config = begun[0].config if begun else model_for(job.size, len(words), job.preset)
     most, n = len(known.tokens), job.size.context
