@@ -16,6 +16,7 @@ from tlm_book.derivation import (
     residual,
 )
 from tlm_book.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
+from tlm_book.inside import Watch
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
 
@@ -52,6 +53,8 @@ class DecoderBlock(nn.Module):
     to the attention layer. ValueError for another choice, for sizes that do not
     fit, and for an input whose width is not d_model.
     """
+
+    watch: Watch | None = None  # set while `run_with_cache` looks inside
 
     def __init__(
         self,
@@ -128,6 +131,8 @@ class DecoderBlock(nn.Module):
             x = self.norm_attention(x + self.dropout(self.attention(x)))
             return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
         y = x + self.dropout(self.attention(self.norm_attention(x)))
+        if self.watch is not None:
+            y = self.watch("residual_mid", y)
         read = x if self.variant == "parallel" else y
         mlp_out = self.dropout(self.feed_forward(self.norm_feed_forward(read)))
         return (x if self.variant == "simplified" else y) + mlp_out

@@ -1,7 +1,8 @@
 """Looking inside a model while it runs: every intermediate result can be read by its name, or replaced. Written by hand.
 
-The result of a module is read by torch's own hooks, which are there only during the run. Attention and the mixture of
-experts compute their other results in one fused step; while their `watch` is set, they go step by step.
+The result of a module is read by torch's own hooks, which are there only during the run. Other results are handed to the
+`watch` of their layer, while it is set: a block hands over the stream between its layers; attention and the mixture of
+experts, which compute theirs in one fused step, then go step by step.
 """
 
 import difflib
@@ -57,7 +58,7 @@ def _places_of_block(block: Any) -> dict[str, Place]:
     CA, FF, post = block.attention, block.feed_forward, block.norm == "post"
     normed: dict[str, Place] = {"norm_attention": (block.norm_attention, RESULT)}
     attended: dict[str, Place] = {f"attention.{word}": (CA, word) for word in OF_ATTENTION} | {"attention": (CA, RESULT)}
-    between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block.norm_feed_forward, READ)}
+    between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block, "residual_mid")}
     ff_normed: dict[str, Place] = {"norm_feed_forward": (block.norm_feed_forward, RESULT)}
     experts = isinstance(FF.down, Tensor)  # the matrices of all experts in one tensor
     parts = ("router",) if experts else ("gate", "up")

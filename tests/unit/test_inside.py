@@ -133,6 +133,24 @@ def test_each_hook_replaces_what_comes_after_and_nothing_before(experts):
     assert torch.equal(model.run_with_cache(x, hooks={"*": lambda result: None})[0], logits)
 
 
+@many(20)
+@given(configs())
+def test_the_sums_of_the_stream_hold_when_any_of_its_results_is_replaced(config):
+    model, x = made(config), some_tokens(config, 2, min(6, config.max_len))
+    post, parallel, simplified = config.norm == "post", config.variant == "parallel", config.variant == "simplified"
+    block, normalized = "blocks.0.", (lambda norm, sum: norm(sum)) if post else (lambda norm, sum: sum)
+    for name in ["residual_pre", "attention", "feed_forward"] + ["residual_mid"] * (not parallel):
+        logits, cache = model.run_with_cache(x, f"{block}*", {block + name: lambda result: 0.5 * result.flip(-1) + 0.1})
+        pre, added, fed, end = (cache[block + part] for part in ("residual_pre", "attention", "feed_forward", "residual_post"))
+        mid = normalized(model.blocks[0].norm_attention, pre + added)
+        if name == "residual_mid":
+            assert torch.allclose(cache[block + name], 0.5 * mid.flip(-1) + 0.1, rtol=0, atol=1e-12)
+        mid = mid if parallel else cache[block + "residual_mid"]
+        assert torch.allclose(end, normalized(model.blocks[0].norm_feed_forward, (pre if simplified else mid) + fed), rtol=0, atol=1e-12), name
+        rest = model.run_with_hooks(x, {block + "residual_post": lambda result: end})
+        assert torch.equal(rest, logits), name
+
+
 def test_several_hooks_of_one_result_are_called_in_their_order():
     model, x = small()
     name, pattern = "blocks.0.attention.heads", "blocks.0.attention.h*"

@@ -214,7 +214,7 @@ def _spec_settings(c: "Config") -> dict[str, object]:
     }
 
 
-# --- It never looks ahead
+# --- The theorem, retraced and tried
 
 
 @register_rule(TransformerLM)
