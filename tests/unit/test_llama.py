@@ -255,6 +255,16 @@ def test_older_files_say_the_same_otherwise(tmp_path):
     assert load_llama(tmp_path / "m")[0].config.rope_scaling is None
 
 
+@pytest.mark.parametrize("kinds", [["full_attention"] * 2, ["sliding_attention"] * 2], ids=str)
+@torch.no_grad()
+def test_a_mistral_s_window_is_where_its_file_says(kinds, tmp_path):
+    folder = edited(a_llama(tmp_path / "m", "mistral", sliding_window=3), layer_types=kinds)
+    told, ours = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64), load_llama(folder)[0]
+    tokens = some_tokens(ours.config, 2, 12)
+    with Double():
+        assert near(ours(tokens), told(tokens).logits, 1e-10)
+
+
 SWITCHED_ON = {"use_sliding_window": True, "max_window_layers": 0}  # a window, and no word about its width
 
 
@@ -409,6 +419,8 @@ def test_a_folder_that_is_no_llama_is_refused(name, tmp_path):
     ("family", "fields", "words"),
     [("qwen2", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1, "layer_types": "none"}, "max_window_layers: got 1, want a window in all blocks or in none"),
      ("qwen3", {"use_sliding_window": True, "sliding_window": 3, "layer_types": ["full_attention", "sliding_attention"]}, "want a window in all blocks or in none"),
+     ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: got ['full_attention', 'sliding_attention'], want a window in all blocks or in none"),
+     ("mistral", {"layer_types": ["full_attention", "chunked_attention"]}, "layer_types: got 'chunked_attention', want one of 'sliding_attention', 'full_attention'"),
      ("mistral", {"sliding_window": 0}, "window: got 0, want"), ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention: got True, want None or False"),
      ("gemma", {"hidden_activation": "relu"}, "hidden_activation: got 'relu', want"), ("mixtral", {"num_experts_per_tok": 9}, "n_experts_used: got 9, want"),
      ("mixtral", {"num_local_experts": 9}, "got no tensor model.layers.0.block_sparse_moe.experts.8.w1.weight")],

@@ -136,14 +136,15 @@ def rotation(said: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 def window(said: Mapping[str, Any]) -> int | None:
     """How many rows a row sees, the same in all blocks; None for all. ValueError if only some blocks have a window."""
     family, L = said["model_type"], said["num_hidden_layers"]
-    if family not in ("qwen2", "qwen3"):
-        return said["sliding_window"] if family in ("mistral", "mixtral") else None
-    if not said["use_sliding_window"]:
+    if family not in ("mistral", "mixtral") and not (family in ("qwen2", "qwen3") and said["use_sliding_window"]):
         return None
-    narrow = [kind == SLIDING for kind in said.get("layer_types") or []]
-    narrow = narrow or [i >= said["max_window_layers"] for i in range(min(L, 10_000))]
-    one = all(narrow) or not any(narrow)
-    expects(one, "max_window_layers", said["max_window_layers"], "a window in all blocks or in none: the model has one for all")
+    kinds = [] if family == "mixtral" else said.get("layer_types") or []  # Mixtral's class does not read them
+    for kind in kinds:
+        expects_one_of("layer_types", kind, (SLIDING, "full_attention"))
+    first = said["max_window_layers"] if family in ("qwen2", "qwen3") else 0
+    narrow = [kind == SLIDING for kind in kinds] or [i >= first for i in range(min(L, 10_000))]
+    one, field = all(narrow) or not any(narrow), "layer_types" if kinds else "max_window_layers"
+    expects(one, field, said[field], "a window in all blocks or in none: the model has one for all")
     return said["sliding_window"] if any(narrow) else None
 
 
