@@ -488,6 +488,14 @@ def test_a_model_of_this_book_complains_in_its_own_words(complain):
         audit(lambda x: complain(False, "width", 3, "4"), zoo.rows())
 
 
+def test_what_only_double_precision_sees_is_no_blindness():
+    x = torch.linspace(-1, 1, 32).view(1, 8, 4)
+    assert audit(lambda x: x + 1e-7 * x.sum(-2, keepdim=True), x, expects="all").ok
+    assert audit(lambda x: x + 1e-7 * x.cumsum(-2), x, max_lookback=7).ok
+    lost = audit(lambda x: x + (0.1 if x.dtype == torch.float64 else 0.0) * x.sum(-2, keepdim=True), x, expects="all").leaks
+    assert [(leak.fault, leak.setting) for leak in lost] == [("blind", "eval, float32")] and "56 of 64 pairs" in lost[0].ways
+
+
 def test_inputs_by_keyword_and_beside():
     x, memory = zoo.rows(), torch.randn(zoo.B, 5, zoo.D)
     layer = nn.TransformerDecoderLayer(zoo.D, 2, 16, 0.0, batch_first=True)

@@ -144,6 +144,11 @@ def try_reach(trial: Trial, n: int, found: Findings) -> None:
     if (real := trial.inputs.real) is not None:
         shown = real[:n].cpu().numpy()
         should &= shown[None, columns] & (shown[:, None] | (len(sees) != n))
+    mode = trial.name.split(",")[0]
+    if trial.double:
+        trial.seen.setdefault((mode, n), np.where(sees, effects, np.inf))
+    elif (mode, n) in trial.seen:  # what is too weak to be seen here was seen in double precision
+        sees |= trial.seen[mode, n] <= 2 * trial.tolerance
     if len(missing := np.argwhere(should & ~sees)):
         row, k = missing[0]
         way = f"{len(missing)} of {int(should.sum())} pairs"

@@ -60,6 +60,7 @@ class Auditor:
     notes: list[tuple[str, str]] = field(default_factory=list)
     effects: Float[np.ndarray, "n n"] = field(default_factory=lambda: np.zeros((0, 0)))
     tolerance: float = 0.0
+    seen: dict[tuple[str, int], Float[np.ndarray, "n m"]] = field(default_factory=dict)  # as in Trial
     axes: tuple[int, int | None] = (-1, None)
     ran: bool = False
     decided: bool = True
@@ -96,7 +97,7 @@ def run_setting(auditor: Auditor, setting: Setting) -> None:
         for module in roots_of(auditor.modules):
             module.train(setting.mode == "train")
         trial = trial_for(auditor, setting)
-        trial.given = given
+        trial.given, trial.seen = given, auditor.seen
         try:
             with back_end(auditor.modules, setting.end):
                 found = explore(trial)

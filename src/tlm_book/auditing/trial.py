@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.inputs import Inputs, cut_beside
@@ -86,6 +86,7 @@ class Trial:
     eps: float = 0.0
     tolerance: float = 0.0
     given: Mapping[int, Tensor] = field(default_factory=dict)  # {id: the model's own weight}, of which the trial has copies
+    seen: dict[tuple[str, int], Float[np.ndarray, "n m"]] = field(default_factory=dict)  # {(mode, n): effects of single rows in double; ∞: not seen}
 
     def __post_init__(self) -> None:
         held = [v for v in held_by(list(self.modules.values())) if isinstance(v, torch.Generator)]
