@@ -117,18 +117,26 @@ def weighted_loss(
     """−Σ w y / Σ w ("weighted", Wojcik's), the mean of row losses ("row_mean"),
     or −Σ w y ("sum"). (W-batch-loss)
 
-    Without weights every position counts 1. The result is float32 at least, and so is
-    everything that is summed on the way. ValueError for weights of another shape; on
+    Without weights every position counts 1; those of weight 0 are skipped, even where
+    the token's score is −∞ (but scores that are NaN have gradients NaN). The result is
+    float32 at least, and so is everything that is summed on the way. ValueError for weights of another shape; on
     the CPU also for a negative or infinite one, and weights that sum to zero (for
     "row_mean": in any row; for "sum" they may); otherwise as in `token_log_probs`.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
+    right, got = isinstance(logits, Tensor), type(logits).__name__
+    expects(right, "logits", got, "a tensor", TypeError)
     scores = _exact(logits)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
         _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
         return F.cross_entropy(scores.flatten(0, -2), tokens.flatten().long())
     y = token_log_probs(scores, tokens)
-    w = torch.ones_like(y) if weights is None else _exact(weights)
+    if weights is None:
+        w = torch.ones_like(y)
+    else:
+        _expects_same_shape("weights", weights, tuple(y.shape))
+        w = weights.to(torch.promote_types(weights.dtype, y.dtype))
+        y = y.masked_fill((w == 0) & ~y.isfinite(), 0)  # for 0 · (−∞) is NaN
     return -(_shares(w, tuple(y.shape), reduction) * y).sum()
 
 

@@ -511,6 +511,8 @@ CASES = [
     Case("attention groups", lambda: attend(z(4, 2, 3), z(3, 2, 3), z(3, 2, 3)), ValueError, ("k: got shape (3, 2, 3)", "the leading axes of q, (4,), or fewer heads")),
     Case("attention groups of values", lambda: attend(z(4, 2, 3), z(2, 2, 3), z(4, 2, 3)), ValueError, ("v: got shape (4, 2, 3)", "the leading axes of k, (2,)")),
     Case("token_log_probs list", lambda: loss.token_log_probs(z(2, 3), [1, 2]), TypeError, ("tokens: got list", "a tensor")),
+    Case("weighted_loss numpy", lambda: loss.weighted_loss(np.zeros((2, 3)), tokens(0, 1)), TypeError, ("logits: got ndarray", "a tensor")),
+    Case("weighted_loss numpy weights", lambda: loss.weighted_loss(z(2, 3), tokens(0, 1), np.ones(2)), TypeError, ("weights: got ndarray", "a tensor")),
     Case("weighted_loss list", lambda: loss.weighted_loss(z(2, 3), [1, 2]), TypeError, ("tokens: got list", "a tensor")),
     Case("attention mask of numbers", lambda: attention.attention(z(2, 3), z(2, 3), z(2, 3), False, None, torch.ones(2, 2)), TypeError, ("mask: got dtype torch.float32", "True and False")),
     Case("attention_pattern mask of numbers", lambda: attention.attention_pattern(z(2, 3), z(2, 3), False, None, tokens(1, 1)), TypeError, ("mask: got dtype torch.int64", "True and False")),

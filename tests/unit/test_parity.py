@@ -273,6 +273,31 @@ def test_the_loss_adds_many_positions_in_half_precision(dtype, reduction):
         assert loss.dtype == torch.float32 and torch.allclose(loss.double(), wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("reduction", ["weighted", "row_mean"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_narrow_weights_are_as_exact_as_the_scores(dtype, reduction):
+    random = torch.Generator().manual_seed(0)
+    logits, x = torch.randn(3, 6, 11, dtype=torch.float64, generator=random), torch.randint(11, (3, 6), generator=random)
+    weights = torch.tensor([[1, 0, 1, 0, 1, 1], [1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 0, 0]]).to(dtype)
+    assert torch.equal(weighted_loss(logits, x, weights, reduction), weighted_loss(logits, x, weights.double(), reduction))
+    assert weighted_loss(logits.float(), x, weights, reduction).dtype == torch.float32
+
+
+@pytest.mark.parametrize("reduction", ["weighted", "row_mean", "sum"])
+def test_a_position_of_weight_zero_is_skipped_whatever_its_score(reduction):
+    random = torch.Generator().manual_seed(0)
+    logits, x = torch.randn(2, 4, 5, dtype=torch.float64, generator=random), torch.tensor([[1, 2, 3, 0], [2, 0, 1, 0]])
+    weights = torch.tensor([[1.0, 2, 1, 0], [1, 0, 3, 0]], dtype=torch.float64)
+    never = logits.clone()
+    never[..., 0] = -torch.inf
+    found, rest = (z.clone().requires_grad_() for z in (never, never[..., 1:]))
+    loss = weighted_loss(found, x, weights, reduction)
+    wanted = weighted_loss(rest, (x - 1).clamp_min(0), weights, reduction)
+    loss.backward()
+    wanted.backward()
+    assert torch.allclose(loss, wanted, rtol=1e-14) and torch.allclose(found.grad[..., 1:], rest.grad, atol=1e-15) and not found.grad[..., 0].any()
+
+
 @pytest.mark.parametrize("scale", [None, 1.0, 0.3])
 @pytest.mark.parametrize("width", [3, 2])  # torch takes another kernel when values are not as wide as keys
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (3, 5), (5, 3)])
