@@ -265,6 +265,15 @@ def test_a_mistral_s_window_is_where_its_file_says(kinds, tmp_path):
         assert near(ours(tokens), told(tokens).logits, 1e-10)
 
 
+@torch.no_grad()
+def test_of_two_original_lengths_the_one_beside_the_table_counts(tmp_path):
+    folder = edited(a_llama(tmp_path / "m", rope_parameters=LLAMA3), original_max_position_embeddings=4)
+    told, ours = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64), load_llama(folder)[0]
+    tokens = some_tokens(ours.config, 2, 12)
+    assert ours.config.rope_scaling.original_max_len == 4
+    assert near(ours(tokens), told(tokens).logits, 1e-5)  # theirs turns by angles in float32
+
+
 SWITCHED_ON = {"use_sliding_window": True, "max_window_layers": 0}  # a window, and no word about its width
 
 

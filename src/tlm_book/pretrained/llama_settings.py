@@ -128,6 +128,8 @@ def rotation(said: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     if kind == "llama3":
         names |= {"low_freq_factor": "low_freq_factor", "high_freq_factor": "high_freq_factor"}
         names |= {"original_max_position_embeddings": "original_max_len"}
+        if (outer := said.get("original_max_position_embeddings")) is not None:  # transformers prefers the one beside the table
+            rope = rope | {"original_max_position_embeddings": outer}
     missing = [name for name in names if name not in rope]
     expects(not missing, "rope_parameters", f"no field {missing[:1]}", f"the fields of rope_type {kind!r}")
     return base, RopeScaling(kind, **{ours: rope[name] for name, ours in names.items()})
