@@ -88,7 +88,8 @@ def _kind_of(config: Config) -> str:
 
 
 SIZES = ("vocab_size", "d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads", "max_len", "d_head", "dropout", "eps", "window")
-CHOICES = [field.name for field in dataclasses.fields(Config) if field.name not in SIZES]
+FREE = ("tied", "rope_base", "rope_scaling")  # as free as sizes are: a file says which
+CHOICES = [field.name for field in dataclasses.fields(Config) if field.name not in SIZES + FREE]
 
 
 def _says(fields: Callable[[], object]) -> bool:
