@@ -112,6 +112,8 @@ class SkipGram:
         )
         expects_positive(**{name: getattr(self, name) for name in whole})
         expects_whole(seed=self.seed)
+        wants = "a whole number from −2^63 to 2^64 − 1"
+        expects(-(2**63) <= self.seed < 2**64, "seed", self.seed, wants)
         expects_numbers(power=self.power, penalty=self.penalty, lr=self.lr)
         wants = "a number from 0 to 1"
         expects(0 <= self.power <= 1, "power", self.power, wants)
@@ -119,6 +121,7 @@ class SkipGram:
         expects(0 <= self.penalty < inf, "penalty", self.penalty, "a number ≥ 0")
         expects(0 < self.lr < inf, "lr", self.lr, "a positive number")
         tau, wants = self.subsample, "None or a positive number"
+        expects_numbers(**{} if tau is None else {"subsample": tau})
         expects(tau is None or tau > 0, "subsample", tau, wants)
 
 
@@ -165,11 +168,13 @@ def _train(
     tokens: list[Tensor], keep: Tensor, noise: Tensor, s: SkipGram, progress: bool
 ) -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(s.seed)
-    E = 0.1 * torch.randn(len(noise), s.d_model, generator=draw) / s.d_model**0.5
+    shape, dtype = (len(noise), s.d_model), noise.dtype  # not the default one
+    E = 0.1 * torch.randn(shape, generator=draw, dtype=dtype) / s.d_model**0.5
     C = torch.zeros_like(E)
     optimizer = torch.optim.Adam([E.requires_grad_(), C.requires_grad_()])
     for epoch in tqdm(range(s.epochs), disable=not progress, unit="epoch"):
-        thin = [t[torch.rand(len(t), generator=draw) < keep[t]] for t in tokens]
+        chance = [torch.rand(len(t), generator=draw, dtype=dtype) for t in tokens]
+        thin = [t[u < keep[t]] for t, u in zip(tokens, chance)]
         pairs = torch.cat([skip_gram_pairs(t, s.window) for t in thin])
         expects(len(pairs) > 0, "texts", "no pair of words", "words side by side")
         pairs = pairs[torch.randperm(len(pairs), generator=draw)]
@@ -206,7 +211,8 @@ def word_vectors(
     number = {word: v for v, (_, word) in enumerate(kept)}
     wants = f"at least 2 that occur {s.min_count} times or more (min_count)"
     expects(len(number) >= 2, "texts", f"{len(number)} words", wants)
-    with torch.device("cpu"):  # even if another device is the default
+    # even if another device is the default, or gradients are switched off
+    with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
         tokens = [
             torch.tensor([number[word] for word in document if word in number]).long()
             for document in documents

@@ -53,6 +53,8 @@ def cut_tail(
     (T-top-k-top-p, T-min-p) ValueError or TypeError for a value out of range.
     """
     expects_cuts(top_k, top_p, min_p)
+    right, got = isinstance(p, Tensor), type(p).__name__
+    expects(right, "p", got, "a tensor", TypeError)
     if (top_k, top_p) != (None, None):
         sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
         k = p.shape[-1] if top_k is None else top_k

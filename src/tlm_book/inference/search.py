@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_positive
+from tlm_book.checks import expects, expects_numbers, expects_positive
 from tlm_book.inference.cache import CachedModel
 from tlm_book.inference.sampling import Sampler, expects_finite, window
 from tlm_book.transformer_lm import TransformerLM
@@ -133,6 +133,7 @@ def beams(
     is 2^1000 or more, and for scores that are not finite.
     """
     expects_positive(width=width, n_new=n_new)
+    expects_numbers(length_penalty=length_penalty)
     exponent = length_penalty * math.log2(n_new)
     fine = 0 <= length_penalty < math.inf and exponent < 1000
     wants = f"a finite number ≥ 0 with {n_new}^length_penalty < 2^1000"
