@@ -300,7 +300,9 @@ def head_matrices(
     """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
     are left out. (T-qk-ov, T-token-tables)
 
-    IndexError for a head that does not exist.
+    With rotary positions W_QK gives the scores between rows at equal positions; at others
+    a rotation stands between W_Q and W_Kᵀ. With `qk_norm` no matrix gives the scores:
+    W_QK leaves the normalization out. IndexError for a head that does not exist.
     """
     c = model.config
     there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads

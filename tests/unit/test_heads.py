@@ -88,6 +88,17 @@ def test_scores_of_a_batch_are_means_over_texts(shipped):
         assert torch.allclose(of_heads, torch.stack(one_by_one).mean(0), rtol=0, atol=1e-6)
 
 
+def test_head_matrices_give_the_scores_at_equal_positions_if_these_are_rotary():
+    torch.manual_seed(0)
+    model = TransformerLM(Config(11, 12, 8, 1, 3, max_len=8, pe="rotary")).double()
+    _, cache = model.run_with_cache(torch.arange(7))
+    x, scores = cache["blocks.0.norm_attention"].detach(), cache["blocks.0.attention.scores"].detach()
+    for head in range(3):
+        found = x @ heads.head_matrices(model, 0, head)[0] @ x.T
+        assert torch.allclose(found.diagonal(), scores[head].diagonal(), rtol=0, atol=1e-12)
+        assert not torch.allclose(found, scores[head], rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize(("scale", "n_heads", "n_kv_heads"), [(None, 3, None), (0.3, 3, 1), (None, 4, 2)])
 def test_head_matrices_give_the_patterns(scale, n_heads, n_kv_heads):
     """softmax(◺ N(X) M N(X)ᵀ) is the pattern, for every head, shared keys, and any scale of the scores; the heads' terms sum to the layer."""
