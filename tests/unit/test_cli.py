@@ -434,6 +434,9 @@ EARLY = {
     "--text: got '\\udcff', want text in UTF-8": ["page", "--out", "new.html", "--text", "\udcff"],
     "--title: got '\\udcff', want text in UTF-8": ["page", "--out", "new.html", "--title", "\udcff"],
     "MODULE:FACTORY: got broken.mine (ZeroDivisionError: division by zero), want a module": ["audit", "broken.mine:model"],
+    "--out: got 'dangling', which exists, want a folder": ["export", "--model", "here", "--out", "dangling"],
+    "--out: got 'dangling.html', which exists": ["page", "--out", "dangling.html"],
+    "--out: got 'dangling', which exists, want a file": ["prove", "--preset", "gpt2", "--out", "dangling"],
     "--out: got 'nowhere/p.html', and no folder 'nowhere'": ["page", "--out", "nowhere/p.html"],
 }
 
@@ -445,6 +448,8 @@ def early(tmp_path_factory):
     (folder / "here").mkdir()
     (folder / "begun.run").mkdir()
     (folder / "tokenizer.json").write_text("{}")
+    for name in ("dangling", "dangling.html"):  # links to nothing
+        (folder / name).symlink_to("missing")
     (folder / "broken").mkdir()
     (folder / "broken" / "__init__.py").write_text("1 / 0")
     code = (
