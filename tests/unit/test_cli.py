@@ -291,8 +291,8 @@ def test_broken_model(trained, tmp_path):
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "model.safetensors")
     (broken / "tokenizer.json").write_text("{}")
     assert refused(command("generate", "--model", broken, "--prompt", "a"), "tokenizer.json")
-    for arguments in (("--resume", "--steps", "9", "--out", broken), ("--from", broken, "--out", tmp_path / "new")):
-        assert refused(command("train", *arguments), f"error: {broken / 'tokenizer.json'}: got a broken file (content: got something else")
+    for given in (("--resume", "--steps", "9", "--out", broken), ("--from", broken, "--out", tmp_path / "new")):
+        assert refused(command("train", *given), f"error: {broken / 'tokenizer.json'}: got a broken file (content: got something else")
     (tmp_path / "m.run").mkdir()
     for name in ("run.json", "tokenizer.json"):
         (tmp_path / "m.run" / name).write_bytes((broken / name).read_bytes())
