@@ -147,7 +147,7 @@ function openFold() {
   if (target && fold && (target.closest("details") || target.classList.contains("cell-caption"))) fold.open = true;
   const curious = target?.closest("details.curious");
   if (curious) curious.open = true;
-  if (target?.id.startsWith("code-")) for (const cell of target.closest("div.cell").querySelectorAll("details.hide")) cell.open = true;
+  if (target?.id.startsWith("code-")) for (const cell of target.closest("div.cell")?.querySelectorAll("details.hide") ?? []) cell.open = true;
   const tab = target?.closest(".sd-tab-content")?.previousElementSibling; // the label of a hidden tab
   if (tab && !tab.control?.checked) tab.click();
 }

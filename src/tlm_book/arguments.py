@@ -94,13 +94,13 @@ def _place(text: str) -> str:
 
 
 def _new(text: str) -> str:
-    if os.path.lexists(text):
+    if os.path.lexists(Path(text)):
         raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a folder that does not exist yet")
     return _place(text)
 
 
 def _new_file(text: str) -> str:
-    if os.path.lexists(text):
+    if os.path.lexists(Path(text)):
         raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a file that does not exist yet")
     if not Path(text).parent.is_dir():
         raise argparse.ArgumentTypeError(f"got {text!r}, and no folder {str(Path(text).parent)!r}, want a file in a folder that exists")
@@ -108,8 +108,8 @@ def _new_file(text: str) -> str:
 
 
 def _page(text: str) -> str:
-    if Path(text).suffix != ".html" or os.path.lexists(text):
-        got = f"{text!r}, which exists" if os.path.lexists(text) else repr(text)
+    if Path(text).suffix != ".html" or os.path.lexists(Path(text)):
+        got = f"{text!r}, which exists" if os.path.lexists(Path(text)) else repr(text)
         raise argparse.ArgumentTypeError(f"got {got}, want a name that ends in .html, of a file that does not exist yet")
     return _new_file(text)
 

@@ -301,8 +301,9 @@ def head_matrices(
     are left out. (T-qk-ov, T-token-tables)
 
     With rotary positions W_QK gives the scores between rows at equal positions; at others
-    a rotation stands between W_Q and W_Kᵀ. With `qk_norm` no matrix gives the scores:
-    W_QK leaves the normalization out. IndexError for a head that does not exist.
+    a rotation stands between W_Q and W_Kᵀ. With normalized queries and keys no matrix
+    gives the scores: W_QK leaves the normalization out. IndexError for a head that does
+    not exist.
     """
     c = model.config
     there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads

@@ -119,9 +119,10 @@ def weighted_loss(
 
     Without weights every position counts 1; those of weight 0 are skipped, even where
     the token's score is −∞ (but scores that are NaN have gradients NaN). The result is
-    float32 at least, and so is everything that is summed on the way. ValueError for weights of another shape; on
-    the CPU also for a negative or infinite one, and weights that sum to zero (for
-    "row_mean": in any row; for "sum" they may); otherwise as in `token_log_probs`.
+    float32 at least, and so is everything that is summed on the way. ValueError for
+    weights of another shape; on the CPU also for a negative or infinite one, and
+    weights that sum to zero (for "row_mean": in any row; for "sum" they may);
+    otherwise as in `token_log_probs`.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     right, got = isinstance(logits, Tensor), type(logits).__name__

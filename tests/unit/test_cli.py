@@ -435,6 +435,8 @@ EARLY = {
     "--title: got '\\udcff', want text in UTF-8": ["page", "--out", "new.html", "--title", "\udcff"],
     "MODULE:FACTORY: got broken.mine (ZeroDivisionError: division by zero), want a module": ["audit", "broken.mine:model"],
     "--out: got 'dangling', which exists, want a folder": ["export", "--model", "here", "--out", "dangling"],
+    "--out: got 'dangling/', which exists, want a folder": ["export", "--model", "here", "--out", "dangling/"],
+    "--out: got '', which exists, want a folder": ["export", "--model", "here", "--out", ""],
     "--out: got 'dangling.html', which exists": ["page", "--out", "dangling.html"],
     "--out: got 'dangling', which exists, want a file": ["prove", "--preset", "gpt2", "--out", "dangling"],
     "--out: got 'nowhere/p.html', and no folder 'nowhere'": ["page", "--out", "nowhere/p.html"],

@@ -537,6 +537,7 @@ def test_a_model_goes_into_a_folder_of_its_kind(tmp_path):
     [
         (Config(257, **SIZES), r"model.config.\w+: got .* preset 'gpt2' \(train --preset gpt2\)"),
         (Config.llama(257, **SIZES, out_bias=True), "model.config.out_bias: got True, want False, .* preset 'llama'"),
+        (Config.gpt2(257, **SIZES, rope_base=5.0), "model.config.rope_base: got 5.0, want 10000.0, .*preset 'gpt2'"),
         (Config.llama(257, **SIZES, tied=True, rope_base=9.0, norm_kind="layer"), "model.config.norm_kind: got 'layer', want 'rms', .*preset 'llama' .train --preset llama.$"),
         (Config.gpt2(257, **SIZES, embed_scale=True), "model.config.embed_scale: got True, want False, .* preset 'gpt2'"),
     ],

@@ -274,7 +274,7 @@ def test_a_text_that_has_changed_is_named_and_the_run_goes_further_once_it_is_ba
     right = text.read_text(encoding="utf-8")
     for other in (right + right, right.replace("the", "eht")):
         text.write_text(other, encoding="utf-8")
-        with pytest.raises(ValueError, match=r"^path: got another text than before in \[.*text\.txt'\], want the one with which the run was begun$"):
+        with pytest.raises(ValueError, match=r"^path: got another text than before in \[.*text\.txt'\] \(a file named twice is read once\), want the one with which the run was begun$"):
             resumed(text, steps=9)
         assert not run_folder(text.parent / "model").exists()
     further(text.parent / "model", run_folder(text.parent / "model"), 9)

@@ -1,10 +1,11 @@
 """The torch modules inside a model or a callable, and what can be learned from them."""
 
+import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from tlm_book.auditing.tensors import attempt
 
@@ -26,11 +27,11 @@ def parts_of(thing: Any) -> Mapping[str, Any]:
         return parts | {f"default {k}": v for k, v in enumerate(thing.__defaults__ or ())}
     if isinstance(thing, list | tuple | dict):
         pairs = thing.items() if isinstance(thing, dict) else enumerate(thing)
-        return {str(k): v for k, v in pairs} if len(thing) < 1000 else {}
+        return {str(k): v for k, v in pairs if not isinstance(k, Tensor)} if len(thing) < 1000 else {}  # an optimizer's state has tensors for keys
     if inspect.isclass(thing) or inspect.ismodule(thing):
         return {}
-    bound = ("func", "args", "keywords")  # the fields of functools.partial
-    return getattr(thing, "__dict__", {}) | {k: getattr(thing, k) for k in bound if hasattr(thing, "keywords")}
+    bound = ("func", "args", "keywords") if isinstance(thing, functools.partial) else ()
+    return getattr(thing, "__dict__", {}) | {k: getattr(thing, k) for k in bound}
 
 
 def modules_in(thing: Any, path: str = "", seen: set[int] | None = None) -> dict[str, nn.Module]:

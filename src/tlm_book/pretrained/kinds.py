@@ -81,7 +81,8 @@ def _kind_of(config: Config) -> str:
     like = {kind: getattr(Config, kind)(config.vocab_size) for kind in ("gpt2", *FAMILIES)}
     differ = {kind: [name for name in CHOICES if getattr(bare, name) != getattr(other, name)] for kind, other in like.items()}
     nearest = min(differ, key=lambda kind: len(differ[kind]))
-    name = differ[nearest][0] if differ[nearest] else "d_head"
+    free = [name for name in ("d_head", "window", *FREE) if getattr(bare, name) != getattr(like[nearest], name)]
+    name = [*differ[nearest], *free, "d_head"][0]
     wants = f"{getattr(like[nearest], name)!r}, as in the models that transformers has of the preset {nearest!r} (train --preset {nearest})"
     wants += f"; {', '.join(differ[nearest][1:])} differ, too" if differ[nearest][1:] else ""
     refuse(f"model.config.{name}", repr(getattr(config, name)), wants)

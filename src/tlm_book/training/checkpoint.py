@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from jaxtyping import Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -117,7 +118,8 @@ def weights_in(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     """The complete checkpoints in a folder, oldest first."""
-    return sorted(Path(folder).glob(f"step-{8 * '[0-9]'}"))
+    found = [path for path in Path(folder).glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
@@ -150,7 +152,7 @@ def are_notes(said: Any) -> bool:
     return right and isinstance(said["run"], dict) and isinstance(said["run"].get("training"), dict)
 
 
-def text_notes(known: Tensor, held_out: Tensor) -> dict[str, int | str]:
+def text_notes(known: Int[Tensor, " N"], held_out: Int[Tensor, " N_held_out"]) -> dict[str, int | str]:
     """What is noted of a text: the lengths of its parts, and a hash of their tokens, the same for any integer type. Of a part of more than four million
     tokens, it is that of 64 pieces of it, which takes no longer for longer texts.
     """
@@ -246,7 +248,7 @@ def drop_old(folder: Path, keep: int) -> None:
 
 
 LOG_OF_A_BEGINNING = {  # of a run that ended before its first checkpoint: only the last entry, which may be cut, can have a loss on the held-out text
-    "log.jsonl": r'(\{"step": \d+, "lr": \S+ "loss": [^\s,]+\n)*(\{"step.*\n?|\{?"?s?t?e?)',
+    "log.jsonl": r'(\{"step": \d+, "lr": \S+ "loss": \S+\n)*(\{"step.*\n?|\{.{0,5})?',
     "log.csv": r"(step,lr,loss,held_out\n(\d+,\S+,\n)*(\d.*\n?)?)?",
 }
 

@@ -273,7 +273,7 @@ def expects_same_text(work: Path, data: list[str]) -> None:
     if any(then.get(name, value) != value for name, value in text_notes(*(read_tokens(file).tokens for file in files)).items()):
         for file in files:
             file.unlink()
-        refuse("path", f"another text than before in {data}", "the one with which the run was begun")
+        refuse("path", f"another text than before in {data} (a file named twice is read once)", "the one with which the run was begun")
 
 
 def carry_over(former: Path, out: Path) -> None:

@@ -241,7 +241,7 @@ def train_book(out: str | os.PathLike[str], *, device: str = "cpu", progress: bo
 
 # In a folder, resumable, in one process or several
 
-OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|curves\.svg|begin|tensorboard|step-\d{8}|\..*")
+OF_A_RUN = re.compile(r"(train|held_out)\.tokens|tokenizer\.json|log\.(jsonl|csv)|run\.json|curves\.svg|begin|tensorboard|step-\d{8,}|\..*")
 FORMER = ".former"  # where the former model is kept while a run that is taken further replaces it
 
 
