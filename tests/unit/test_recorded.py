@@ -124,6 +124,8 @@ def test_what_is_no_number_is_seen_in_the_loss():
     gradient, loss = loss_and_gradient(scores, tokens, None)
     torch.testing.assert_close(loss, weighted_loss(scores, tokens))
     assert gradient[0, 0, 5] == 0 and gradient.isfinite().all()
+    scores[0, 1, 1], weights = -torch.inf, torch.tensor([[1.0, 0.0, 1.0, 1.0]], device="cuda")  # the right token, with weight 0
+    torch.testing.assert_close(loss_and_gradient(scores, tokens, weights)[1], weighted_loss(scores, tokens, weights))
 
 
 def test_weights_come_with_a_step_that_has_them():

@@ -58,7 +58,8 @@ def _kernel() -> Any:
         top = tl.max(m)
         log_sum = top + tl.log(tl.sum(s * tl.exp(m - top)))
         at_x = tl.load(scores + x, mask=(x >= 0) & (x < V), other=float("nan"))  # NaN stops the step
-        tl.store(losses + k, sigma * (log_sum - at_x.to(tl.float32)))
+        at_x = at_x.to(tl.float32)
+        tl.store(losses + k, tl.where((sigma == 0) & (at_x == -float("inf")), 0.0, sigma * (log_sum - at_x)))  # for 0 · ∞ is NaN
         for first in range(0, V, BLOCK):
             z = tl.load(scores + first + here, mask=first + here < V, other=0.0, eviction_policy="evict_first").to(tl.float32)
             g = sigma * (tl.exp(z - log_sum) - tl.where(first + here == x, 1.0, 0.0))
