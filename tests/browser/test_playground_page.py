@@ -274,8 +274,9 @@ def test_many_blocks_stand_in_two_halves_where_there_is_room(show, small):
     assert [place for place, _ in below] == [x] * 4 and np.ptp(np.diff([y, *(down for _, down in below)])) < 0.1 and tops.count() == 4
 
 
-def test_the_end_of_what_is_written_is_in_sight(show, small):
-    page = opened(show, small, "\n" * 12)
+def test_the_end_of_what_is_written_is_in_sight(show):
+    page = show(playground(model_of(Config.llama(257, **{**SIZES, "max_len": 400})), Tokenizer([]), "\n" * 30).to_html())
+    ready(page, 30)
     box = "const box = document.querySelector('[data-tlm-playground] div').shadowRoot.querySelector('textarea')"
     assert page.evaluate(f"() => {{ {box}; return box.scrollTop; }}") == 0
     page.get_by_role("button", name="write on").click()

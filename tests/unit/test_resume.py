@@ -395,7 +395,7 @@ def test_a_run_does_not_go_on_with_another_text_of_the_same_length(tmp_path):
 def test_a_text_is_hashed_all_over():
     """All of it, unless it is very long, and then in many places."""
     for length, places in ((5000, (0, 2500, 4999)), (64 * 2**16 + 64, (0, 1_000_000, 4_100_000))):
-        text, held_out = torch.zeros(length, dtype=torch.int16), torch.zeros(3)
+        text, held_out = torch.zeros(length, dtype=torch.int16), torch.zeros(3, dtype=torch.int64)
         before = text_notes(text, held_out)
         for place in places:
             other = text.clone()
