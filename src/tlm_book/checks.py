@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "expects_kind", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +30,17 @@ def expects(condition: object, argument: str, got: object, wants: str, error: ty
     """
     if not condition:
         raise error(f"{argument}: got {got}, want {wants}")
+
+
+def expects_kind(argument: str, got: object, kind: type | types.UnionType, wants: str) -> None:
+    """Check that `got` is of this kind; TypeError otherwise.
+
+    >>> expects_kind("text", 7, str, "a str")
+    Traceback (most recent call last):
+    ...
+    TypeError: text: got int, want a str
+    """
+    expects(isinstance(got, kind), argument, type(got).__name__, wants, TypeError)
 
 
 def refuse(argument: str, got: object, wants: str, error: type[Exception] = ValueError) -> NoReturn:
@@ -297,7 +308,7 @@ def _read_number(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
 def _read_text(argument: str, thing: Any, sizes: dict[str, int]) -> Any:
     if type(thing) is str:
         return thing
-    expects(isinstance(thing, str), argument, type(thing).__name__, "str", TypeError)
+    expects_kind(argument, thing, str, "str")
     return thing
 
 
@@ -362,7 +373,7 @@ def _axes(wants: Any) -> list[str]:
 
 def _read_array(argument: str, thing: Any, sizes: dict[str, int], wants: Any, axes: list[str]) -> Any:
     if (kind := wants.array_type).__name__ != "ndarray":
-        expects(isinstance(thing, kind), argument, type(thing).__name__, f"a {kind.__name__}", TypeError)
+        expects_kind(argument, thing, kind, f"a {kind.__name__}")
         return thing
     if type(thing) is kind and axes == ["..."] and (wants.__name__.startswith("Shaped") or thing.dtype.kind == "f"):
         return thing

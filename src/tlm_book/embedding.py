@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_positive, expects_tokens
+from tlm_book.checks import expects, expects_kind, expects_positive, expects_tokens
 from tlm_book.derivation import Derivation, derive, primitive, register_rule
 
 __all__ = [
@@ -36,8 +36,7 @@ class Embedding(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "*batch n"]
     ) -> Float[Tensor, "*batch n d"]:
-        came = type(tokens).__name__
-        expects(isinstance(tokens, Tensor), "tokens", came, "a tensor", TypeError)
+        expects_kind("tokens", tokens, Tensor, "a tensor")
         whole = tokens.dtype in (torch.int64, torch.int32)
         wants = "integer tokens (int64 or int32)"
         expects(whole, "tokens", f"dtype {tokens.dtype}", wants, TypeError)

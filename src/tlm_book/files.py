@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 
 fcntl: Any
 try:
@@ -21,7 +21,7 @@ __all__ = ["clear_parts", "free_folder", "held", "new_file", "new_folder"]
 
 def free_folder(folder: str | os.PathLike[str], argument: str = "folder") -> Path:
     """The path, if nothing exists there yet; FileExistsError otherwise, TypeError for anything but a path."""
-    expects(isinstance(folder, str | os.PathLike), argument, type(folder).__name__, "a path", TypeError)
+    expects_kind(argument, folder, str | os.PathLike, "a path")
     path = Path(folder)
     expects(not os.path.lexists(path), argument, f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, refuse
+from tlm_book.checks import expects, expects_kind, refuse
 
 __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 
@@ -138,7 +138,7 @@ def _hooks(hooks: Any) -> Mapping[str, Hook]:
     """The hooks, checked: {name: a function of the result alone}; TypeError for anything else."""
     if hooks is None:
         return {}
-    expects(isinstance(hooks, Mapping), "hooks", type(hooks).__name__, "a mapping {name: f}, where f(result) takes the result's place", TypeError)
+    expects_kind("hooks", hooks, Mapping, "a mapping {name: f}, where f(result) takes the result's place")
     for name, hook in hooks.items():
         wants = "a function of one argument, the result"
         expects(callable(hook), f"hooks[{name!r}]", type(hook).__name__, wants, TypeError)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_one_of,
     expects_positive,
     expects_shape,
@@ -34,8 +35,7 @@ __all__ = [
 def _expects_same_shape(
     argument: str, tensor: Tensor, shape: tuple[int, ...]
 ) -> None:
-    right, got = isinstance(tensor, Tensor), type(tensor).__name__
-    expects(right, argument, got, "a tensor", TypeError)
+    expects_kind(argument, tensor, Tensor, "a tensor")
     expects(
         tuple(tensor.shape) == shape,
         argument,
@@ -45,8 +45,7 @@ def _expects_same_shape(
 
 
 def _expects_rows(tokens: Tensor, start: int) -> None:
-    right, got = isinstance(tokens, Tensor), type(tokens).__name__
-    expects(right, "tokens", got, "a tensor of integers", TypeError)
+    expects_kind("tokens", tokens, Tensor, "a tensor of integers")
     expects(is_whole(start), "start", repr(start), "a whole number", TypeError)
     full, shape = tokens.dim() >= 1 and tokens.shape[-1] >= 1, tuple(tokens.shape)
     expects(full, "tokens", f"shape {shape}", "at least one token in a row")
@@ -125,8 +124,7 @@ def weighted_loss(
     otherwise as in `token_log_probs`.
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
-    right, got = isinstance(logits, Tensor), type(logits).__name__
-    expects(right, "logits", got, "a tensor", TypeError)
+    expects_kind("logits", logits, Tensor, "a tensor")
     scores = _exact(logits)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
         _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])

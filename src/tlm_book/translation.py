@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_positive,
     expects_several,
     expects_tokens,
@@ -57,8 +58,7 @@ PADDING, START, STOP = range(3)
 
 
 def _expects_str(sentence: object) -> None:
-    right, got = isinstance(sentence, str), type(sentence).__name__
-    expects(right, "sentence", got, "a str", TypeError)
+    expects_kind("sentence", sentence, str, "a str")
 
 
 @dataclass(frozen=True)
@@ -315,8 +315,7 @@ def _expects_search(
     model: nn.Module, source: Tensor, start: int, stop: int, max_new: int | None
 ) -> int:
     """Check the arguments of both searches; returns the largest number of new words."""
-    right, got = isinstance(model, EncoderDecoder), type(model).__name__
-    expects(right, "model", got, "an EncoderDecoder", TypeError)
+    expects_kind("model", model, EncoderDecoder, "an EncoderDecoder")
     c: Any = model.config
     expects_tokens("source", source, c.source_vocab_size or c.vocab_size)
     shape = tuple(source.shape)

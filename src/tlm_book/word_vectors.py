@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_numbers,
     expects_positive,
     expects_several,
@@ -43,7 +44,7 @@ def words(text: str) -> list[str]:
     >>> words("Salt, and salt's cousins.")
     ['salt', 'and', 'salt', 's', 'cousins']
     """
-    expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
+    expects_kind("text", text, str, "str")
     text = unicodedata.normalize("NFC", text).lower()
     return regex.findall(r"\p{L}[\p{L}\p{M}]*", text)
 

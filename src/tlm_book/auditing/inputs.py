@@ -8,7 +8,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from tlm_book.auditing.tensors import attempt, tensors_in
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 
 SEQUENCES = ("decoder_input_ids", "input_ids", "inputs_embeds")
 WITH_ROWS = {"attention_mask", "position_ids", "token_type_ids", "key_padding_mask", "src_key_padding_mask"}
@@ -19,9 +19,7 @@ class Inputs:
 
     def __init__(self, inputs: Any, axis: int | None) -> None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
-        fits = isinstance(inputs, tuple | list | Mapping)
-        wants = "a tensor, a tuple of them or a mapping by keyword"
-        expects(fits, "inputs", type(inputs).__name__, wants, TypeError)
+        expects_kind("inputs", inputs, tuple | list | Mapping, "a tensor, a tuple of them or a mapping by keyword")
         self.named = isinstance(inputs, Mapping)
         self.values = dict(inputs) if self.named else dict(enumerate(inputs))
         tensors = [k for k, v in self.values.items() if isinstance(v, Tensor)]

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_length, expects_shape
+from tlm_book.checks import expects, expects_kind, expects_length, expects_shape
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -184,7 +184,7 @@ class State(NamedTuple):
 
 def _expects_tensors(wants: str, **given: object) -> None:
     for name, got in given.items():
-        expects(isinstance(got, Tensor), name, type(got).__name__, wants, TypeError)
+        expects_kind(name, got, Tensor, wants)
 
 
 def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
@@ -214,8 +214,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
-        right, got = isinstance(config, EncoderDecoderConfig), type(config).__name__
-        expects(right, "config", got, "an EncoderDecoderConfig", TypeError)
+        expects_kind("config", config, EncoderDecoderConfig, "an EncoderDecoderConfig")
         c = self.config = config
         factor = math.sqrt(c.d_model) if c.embed_scale else 1.0
         self.embedding = Embedding(c.vocab_size, c.d_model, factor)

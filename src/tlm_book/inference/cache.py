@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tlm_book.attention import attention
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_length,
     expects_positive,
     expects_text,
@@ -169,9 +170,7 @@ def _expects_next(token: Int[Tensor, "B"], texts: int, config: Config) -> None:
 
 
 def _expects_integers(argument: str, tokens: Int[Tensor, "_"]) -> None:
-    if not isinstance(tokens, Tensor):
-        wants = "a tensor of integer tokens"
-        refuse(argument, type(tokens).__name__, wants, TypeError)
+    expects_kind(argument, tokens, Tensor, "a tensor of integer tokens")
     if tokens.dtype not in (torch.int64, torch.int32):
         wants = "integer tokens (int64 or int32)"
         refuse(argument, f"dtype {tokens.dtype}", wants, TypeError)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_names,
     expects_one_of,
     expects_shape,
@@ -169,7 +170,7 @@ def _text(model: TransformerLM, tokens: Any) -> Any:
         if outside:
             refuse("tokens", f"a token {outside[0]}", f"tokens from 0 to {V - 1} (vocab_size = {V})", IndexError)
         return torch.tensor(numbers, dtype=torch.long, device=device)
-    expects(isinstance(tokens, Tensor | np.ndarray), "tokens", type(tokens).__name__, wants, TypeError)
+    expects_kind("tokens", tokens, Tensor | np.ndarray, wants)
     expects(holds_integers(tokens), "tokens", f"dtype {tokens.dtype}", "integer tokens", TypeError)
     return torch.as_tensor(tokens.astype(np.int64) if isinstance(tokens, np.ndarray) else tokens, device=device)
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tlm_book.checks import expects, refuse
+from tlm_book.checks import expects, expects_kind, refuse
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.feed_forward import (
     GATE_ACTIVATIONS,
@@ -181,8 +181,7 @@ class _Block:
 
 def expects_model(model: TransformerLM) -> None:
     """Check that the model is one of this book; TypeError otherwise."""
-    right, got = isinstance(model, TransformerLM), type(model).__name__
-    expects(right, "model", got, "a TransformerLM", TypeError)
+    expects_kind("model", model, TransformerLM, "a TransformerLM")
 
 
 def _expects_no_hooks(model: TransformerLM) -> None:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_numbers,
     expects_positive,
     plain_fields,
@@ -53,8 +54,7 @@ def cut_tail(
     (T-top-k-top-p, T-min-p) ValueError or TypeError for a value out of range.
     """
     expects_cuts(top_k, top_p, min_p)
-    right, got = isinstance(p, Tensor), type(p).__name__
-    expects(right, "p", got, "a tensor", TypeError)
+    expects_kind("p", p, Tensor, "a tensor")
     if (top_k, top_p) != (None, None):
         sorted_p, order = p.sort(dim=-1, descending=True, stable=True)
         k = p.shape[-1] if top_k is None else top_k
@@ -216,8 +216,7 @@ def last_scores(
     """The model's scores for the token after the last one, in float64, without
     dropout. Errors as in `distribution`, and those of the model.
     """
-    right, got = isinstance(tokens, Tensor), type(tokens).__name__
-    expects(right, "tokens", got, "a tensor of integer tokens", TypeError)
+    expects_kind("tokens", tokens, Tensor, "a tensor of integer tokens")
     with evaluating(model):
         rows = model(window(tokens, model.config.max_len, start))
     z = rows[..., -1, :].double()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tlm_book.checks import expects, expects_names, expects_whole
+from tlm_book.checks import expects, expects_kind, expects_names, expects_whole
 from tlm_book.inference.generation import expects_room, stream
 from tlm_book.inference.layers import expects_model
 from tlm_book.tokenization import HubTokenizer, Tokenizer
@@ -47,8 +47,8 @@ def stream_text(
     expects_model(model)
     expects_names(choices, CHOICES)
     wants = "the model's tokenizer: complete(model, tokenizer, prompt)"
-    expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, wants, TypeError)
-    expects(isinstance(prompt, str), "prompt", type(prompt).__name__, "str", TypeError)
+    expects_kind("tokenizer", tokenizer, Tokenizer | HubTokenizer, wants)
+    expects_kind("prompt", prompt, str, "str")
     V, start, stop = model.config.vocab_size, tokenizer.start, tokenizer.stop
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
     expects_whole(max_new=max_new, seed=seed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
     CONFIG,
@@ -28,12 +28,7 @@ from tlm_book.pretrained.names import (
     Pair,
     pairs,
 )
-from tlm_book.pretrained.settings import (
-    expects_kind,
-    expects_only,
-    expects_same,
-    plain_heads,
-)
+from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
 from tlm_book.tokenization import Tokenizer, load_gpt2_tokenizer, save_gpt2_tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import meta_model

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of, refuse
+from tlm_book.checks import expects, expects_kind, expects_one_of, refuse
 from tlm_book.pretrained.files import read_fields
 from tlm_book.pretrained.gpt2 import gpt2_fields, load_gpt2, save_gpt2
 from tlm_book.pretrained.hub import model_folder
 from tlm_book.pretrained.llama import load_llama, save_llama
 from tlm_book.pretrained.llama_settings import FAMILIES, family_of, llama_fields
 from tlm_book.pretrained.marian import load_marian
-from tlm_book.pretrained.settings import expects_kind
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.folder import load
 from tlm_book.transformer_lm import Config, TransformerLM

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tlm_book.checks import expects, is_whole
+from tlm_book.checks import expects, expects_kind, is_whole
 from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
     CONFIG,
@@ -29,7 +29,6 @@ from tlm_book.pretrained.files import (
 from tlm_book.pretrained.hub import model_folder
 from tlm_book.pretrained.llama_settings import family_of, llama_config, llama_fields
 from tlm_book.pretrained.names import EXPERT_NAMES, LLAMA_NAMES, Pair, pairs
-from tlm_book.pretrained.settings import expects_kind
 from tlm_book.tokenization import HubTokenizer, Tokenizer, to_tokenizers
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import expects_places, meta_model
@@ -115,8 +114,7 @@ def save_llama(
     fields = llama_fields(c, family) | {"dtype": str(model.embedding.table.weight.dtype).removeprefix("torch.")}
     fields |= dict.fromkeys(ENDS)
     if tokenizer is not None:
-        right = isinstance(tokenizer, Tokenizer | HubTokenizer)
-        expects(right, "tokenizer", type(tokenizer).__name__, "a Tokenizer, a HubTokenizer or None", TypeError)
+        expects_kind("tokenizer", tokenizer, Tokenizer | HubTokenizer, "a Tokenizer, a HubTokenizer or None")
         expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"vocab_size = {V}")
         fields |= dict(zip(ENDS, (tokenizer.start, tokenizer.stop)))
     tensors = tensors_of(model, llama_pairs(model, family))

@@ -6,16 +6,11 @@ Written by hand.
 from collections.abc import Mapping
 from typing import Any
 
-from tlm_book.checks import expects, expects_one_of
+from tlm_book.checks import expects, expects_kind, expects_one_of
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.pretrained.files import CONFIG
 from tlm_book.pretrained.names import EXPERT_FIELDS, HUB_ACTIVATIONS, LLAMA_FIELDS
-from tlm_book.pretrained.settings import (
-    expects_kind,
-    expects_only,
-    expects_same,
-    plain_heads,
-)
+from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
 from tlm_book.transformer_lm import Config
 
 __all__ = ["FAMILIES", "family_of", "llama_config", "llama_fields"]

@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.files import new_folder
 from tlm_book.pretrained.files import (
@@ -36,12 +36,7 @@ from tlm_book.pretrained.names import (
     Pair,
     pairs,
 )
-from tlm_book.pretrained.settings import (
-    expects_kind,
-    expects_only,
-    expects_same,
-    plain_heads,
-)
+from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
 from tlm_book.weights import expects_places, meta_model
 
 __all__ = ["load_marian", "marian_config", "marian_fields", "marian_pairs", "marian_preset", "save_marian"]

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
 from typing import Any, TypeVar
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["expects_kind", "expects_only", "expects_same", "plain_heads"]
+__all__ = ["expects_only", "expects_same", "plain_heads"]
 
 S = TypeVar("S", bound=Settings)
 
@@ -32,8 +32,3 @@ def expects_same(config: Settings, like: Settings, kind: str) -> None:
 def plain_heads(config: S) -> S:
     """The same settings, with the width of the heads set to None if it has the usual value."""
     return config.replace(d_head=None) if config.d_head == config.d_model // config.n_heads else config
-
-
-def expects_kind(argument: str, got: object, kind: type, wants: str) -> None:
-    """Check that `got` is of this kind; TypeError otherwise."""
-    expects(isinstance(got, kind), argument, type(got).__name__, wants, TypeError)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects_kind
 from tlm_book.small_world.language import Named, NotGrammatical, Sentence, read
 from tlm_book.small_world.questions import answer
 from tlm_book.small_world.world import Contradiction, World
@@ -113,7 +113,7 @@ def proofread(text: str) -> Reading:
     the world as it is; pronouns in the next one may still refer to whom it names. Sentences, questions and answers are one space apart.
     TypeError for anything but a text.
     """
-    expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
+    expects_kind("text", text, str, "a str")
     world, faults, count, asked, askable = World(), _Faults(), 0, 0, 0
     for line in filter(None, map(str.strip, text.splitlines())):
         if "?" in line and '"' not in line:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tlm_book.small_world.events as w
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_positive,
     expects_several,
     expects_whole,
@@ -374,7 +375,7 @@ def story(level: Level | int, rng: random.Random) -> str:
     Who had the nut? Astrid.
     """
     expects(is_whole(level) or isinstance(level, Level), "level", type(level).__name__, "a number or a Level", TypeError)
-    expects(isinstance(rng, random.Random), "rng", type(rng).__name__, "a random.Random", TypeError)
+    expects_kind("rng", rng, random.Random, "a random.Random")
     if not isinstance(level, Level):
         expects(0 <= level < len(LEVELS), "level", level, f"from 0 to {len(LEVELS) - 1}")
         level = LEVELS[level]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import regex
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.spec.tokenization import TokenPair
 
 __all__ = [
@@ -37,7 +37,7 @@ GPT2_PATTERN = (
 
 def checked_text(text: str) -> str:
     """The text; TypeError if it is not a str, ValueError for a lone surrogate."""
-    expects(isinstance(text, str), "text", type(text).__name__, "str", TypeError)
+    expects_kind("text", text, str, "str")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -51,8 +51,7 @@ def checked_text(text: str) -> str:
 def checked_pattern(pattern: str) -> str:
     """The pattern; TypeError if it is not a str, ValueError if it is not a regular
     expression."""
-    right, got = isinstance(pattern, str), type(pattern).__name__
-    expects(right, "pattern", got, "str", TypeError)
+    expects_kind("pattern", pattern, str, "str")
     try:
         regex.compile(pattern)
     except (regex.error, ValueError, RecursionError) as error:

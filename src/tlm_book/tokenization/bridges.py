@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.libraries import library
 from tlm_book.tokenization.bpe import GPT2_PATTERN, pre_tokens
 from tlm_book.tokenization.engine import encode_data
@@ -109,7 +109,7 @@ def to_tokenizers(tokenizer: Tokenizer) -> Any:
     unnoticed); ImportError without the library.
     """
     lib = library("tokenizers", "bridges")
-    expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
+    expects_kind("tokenizer", tokenizer, Tokenizer, "a Tokenizer")
     names = _spellings(tokenizer)
     merges = [(names[a], names[b]) for a, b in tokenizer.merges]
     engine = lib.Tokenizer(lib.models.BPE(vocab=dict(zip(names, tokenizer.ids)), merges=merges))
@@ -127,7 +127,7 @@ def from_tokenizers(engine: Any) -> Tokenizer:
     put before the text, `ignore_merges`, …; also if the two cut a test text differently by the pattern. TypeError for anything but such an engine.
     """
     lib = library("tokenizers", "bridges")
-    expects(isinstance(engine, lib.Tokenizer), "engine", type(engine).__name__, "a tokenizers.Tokenizer", TypeError)
+    expects_kind("engine", engine, lib.Tokenizer, "a tokenizers.Tokenizer")
     state = json.loads(engine.to_str())
     _check_settings(state)
     adds = engine.num_special_tokens_to_add(False)
@@ -187,7 +187,7 @@ def to_tiktoken(tokenizer: Tokenizer) -> Any:
     ImportError without the library.
     """
     lib = library("tiktoken", "bridges")
-    expects(isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
+    expects_kind("tokenizer", tokenizer, Tokenizer, "a Tokenizer")
     ids, end = tokenizer.ids, 256 + len(tokenizer.merges)
     rising = all(a < b for a, b in pairwise(ids[256:end]))
     expects(rising, "ids", "merges out of order", "ids that increase with the merges")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.files import new_file
 
 __all__ = ["FORMAT", "checked_path", "read_state", "write_state", "write_texts"]
@@ -17,7 +17,7 @@ FORMAT = "tlm_book.tokenizer.1"
 
 def checked_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
     """The path; TypeError for anything else."""
-    expects(isinstance(path, str | os.PathLike), argument, type(path).__name__, "a path", TypeError)
+    expects_kind(argument, path, str | os.PathLike, "a path")
     return Path(path)
 
 

@@ -10,6 +10,7 @@ from typing import SupportsIndex
 
 from tlm_book.checks import (
     expects,
+    expects_kind,
     expects_one_of,
     expects_positive,
     expects_several,
@@ -128,7 +129,7 @@ class Tokenizer(Vocabulary):
 
     def encode_bytes(self, data: bytes) -> list[int]:
         """The tokens of a byte string, whether or not it is the UTF-8 form of a text; `decode_bytes` gives it back."""
-        expects(isinstance(data, bytes), "data", type(data).__name__, "bytes", TypeError)
+        expects_kind("data", data, bytes, "bytes")
         return self._tokens(data.decode("utf-8", errors="surrogateescape"))
 
     def _tokens(self, text: str) -> list[int]:

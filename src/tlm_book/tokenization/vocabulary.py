@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects, expects_several, refuse
+from tlm_book.checks import expects, expects_kind, expects_several, refuse
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import byte_strings
 
@@ -69,7 +69,7 @@ class Tokens:
         """Check that every token is the same in both, so that each may decode the other's tokens; else a ValueError names the first difference.
 
         TypeError for an object without tokens."""
-        expects(isinstance(other, Tokens), "other", type(other).__name__, "a Vocabulary or Tokenizer", TypeError)
+        expects_kind("other", other, Tokens, "a Vocabulary or Tokenizer")
         expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
         for token in range(len(self)):
             if self._known_as(token) != other._known_as(token):

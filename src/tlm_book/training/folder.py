@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.files import free_folder, new_folder
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.tokenization import HubTokenizer, Tokenizer
@@ -54,9 +54,9 @@ def save(
     elsewhere; TypeError for anything but a model and a tokenizer.
     """
     a_model = "a TransformerLM (of a compiled one: model._orig_mod)"
-    expects(isinstance(model, TransformerLM), "model", type(model).__name__, a_model, TypeError)
+    expects_kind("model", model, TransformerLM, a_model)
     path = free_folder(folder)
-    expects(isinstance(tokenizer, Tokenizer | HubTokenizer), "tokenizer", type(tokenizer).__name__, "the model's tokenizer", TypeError)
+    expects_kind("tokenizer", tokenizer, Tokenizer | HubTokenizer, "the model's tokenizer")
     for name in more or {}:
         expects(Path(name).name == name and name not in ("", "..", *OWN), "more", repr(name), f"a name in the folder, other than {', '.join(OWN)}")
     V = model.config.vocab_size

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tlm_book.checks import expects, expects_positive, expects_text
+from tlm_book.checks import expects, expects_kind, expects_positive, expects_text
 from tlm_book.loss import shift, token_log_probs
 from tlm_book.modes import evaluating
 from tlm_book.training.checkpoint import (
@@ -265,10 +265,8 @@ def train(
     loss is no longer finite: its `.result` holds the best weights until then. Existing
     checkpoints stay.
     """
-    got = type(config).__name__, type(model_config).__name__
-    expects(isinstance(config, TrainConfig), "config", got[0], "a TrainConfig", TypeError)
-    right = isinstance(model_config, Config)
-    expects(right, "model_config", got[1], "a Config", TypeError)
+    expects_kind("config", config, TrainConfig, "a TrainConfig")
+    expects_kind("model_config", model_config, Config, "a Config")
     _expects_long("train_tokens", train_tokens, model_config.max_len, "max_len")
     _expects_long("validation_tokens", validation_tokens, 1)
     dist = dist or DistContext(device=choose_device(device))

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
-from tlm_book.checks import expects, expects_one_of, expects_several
+from tlm_book.checks import expects, expects_kind, expects_one_of, expects_several
 from tlm_book.files import clear_parts, free_folder, held, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
@@ -335,7 +335,7 @@ def train_files(
     if data is not None and not isinstance(data, str | os.PathLike):
         expects_several("data", data, "a path, or several")
         data = [*data]  # since it is read more than once
-    expects(tokenizer is None or isinstance(tokenizer, Tokenizer), "tokenizer", type(tokenizer).__name__, "a Tokenizer", TypeError)
+    expects_kind("tokenizer", tokenizer, Tokenizer | None, "a Tokenizer")
     expects(tokenizer is None or "vocab_size" not in choices, "vocab_size", choices.get("vocab_size"), "none: the tokenizer has its own")
     expects_one_of("parallel", parallel, PARALLEL)
     expects(watch is None or callable(watch), "watch", repr(watch), "a function of step, model and tokenizer", TypeError)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_length, expects_shape
+from tlm_book.checks import expects_kind, expects_length, expects_shape
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
@@ -77,8 +77,7 @@ class TransformerLM(nn.Module):
         return self.unembedding(self.norm(x))
 
     def _first(self, tokens: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n d"]:
-        got, wish = type(tokens).__name__, "a tensor of integers"
-        expects(isinstance(tokens, Tensor), "tokens", got, wish, TypeError)
+        expects_kind("tokens", tokens, Tensor, "a tensor of integers")
         expects_shape("tokens", tokens, ("n",))
         expects_length("tokens", tokens.shape[-1], self.config.max_len)
         return _in_autocast(self.dropout(self.position(self.embedding(tokens))))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tlm_book.checks import expects, with_suggestions
+from tlm_book.checks import expects_kind, with_suggestions
 from tlm_book.transformer_lm.settings import Settings
 
 __all__ = [
@@ -306,6 +306,5 @@ class Config(Settings):
 
 def expects_config(config: Config) -> Config:
     """The config; TypeError unless it is a Config of this book."""
-    got = type(config).__name__
-    expects(isinstance(config, Config), "config", got, "a Config", TypeError)
+    expects_kind("config", config, Config, "a Config")
     return config

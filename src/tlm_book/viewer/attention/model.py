@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.libraries import library
 from tlm_book.viewer.attention.view import View, attention
 from tlm_book.viewer.reading import reading
@@ -26,7 +26,7 @@ def show(model: Any, tokenizer: Any, text: str, *, title: str | None = None) -> 
     >>> show(*shipped(), "The tide")
     <attention weights: 4 × 4 heads, 4 × 4 tokens; block 0, head 0>
     """
-    expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
+    expects_kind("text", text, str, "a str")
     expects(hasattr(model, "eval") and hasattr(model, "parameters"), "model", type(model).__name__, "a model: show(model, tokenizer, text)", TypeError)
     expects(hasattr(tokenizer, "decode"), "tokenizer", type(tokenizer).__name__, "the model's tokenizer: show(model, tokenizer, text)", TypeError)
     read = _ours if hasattr(model, "attention_weights") else _theirs

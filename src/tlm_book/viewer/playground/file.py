@@ -6,7 +6,7 @@ from typing import Any
 
 import traitlets
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.viewer.base import Picture, framed, shown_token
 from tlm_book.viewer.playground.pack import pack
 
@@ -83,7 +83,7 @@ def prepared(stories: Sequence[str]) -> list[dict[str, Any]]:
     expects(len(stories) > 0, "stories", "none", "at least one")
     found = []
     for i, text in enumerate(stories):
-        expects(isinstance(text, str), f"stories[{i}]", type(text).__name__, wants, TypeError)
+        expects_kind(f"stories[{i}]", text, str, wants)
         lines = [line for line in text.splitlines() if line.strip()]
         asked = [re.match(r"([^?]*\?)(.+)", line) for line in lines[1:]]
         right = bool(asked) and all(asked)

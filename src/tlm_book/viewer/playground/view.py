@@ -6,7 +6,7 @@ from typing import Any
 
 import traitlets
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects_kind
 from tlm_book.viewer.base import module, number_between, shown_title, whole_between
 from tlm_book.viewer.playground.file import OfModel, data_of, prepared
 from tlm_book.viewer.playground.still import still
@@ -78,7 +78,7 @@ def playground(
     """
     title = shown_title(title)
     data = {**data_of(model, tokenizer), "title": title, "begins": begins, "stories": prepared(stories) if stories else []}
-    expects(isinstance(text, str), "text", type(text).__name__, "a str", TypeError)
+    expects_kind("text", text, str, "a str")
     tau = number_between("temperature", temperature, LOWEST, HIGHEST)
     p = number_between("top_p", top_p, 0.01, 1.0)
     seed = whole_between("seed", seed, 0, 2**32 - 1)
