@@ -159,11 +159,12 @@ function followContents() {
   else document.body.removeAttribute("data-bs-spy");
 }
 
-// Paper is light, whatever the screen is, and nobody can unfold it. Above a check it says how it was checked.
+// Paper is light, whatever the screen is, and nobody can unfold it. Of code it shows what the screen shows; above a check it says how it was checked.
 function printLight() {
+  const isCode = (fold) => /^(✓|\d|Show the code)/.test(fold.querySelector(".collapsed")?.textContent ?? "");
   for (const summary of document.querySelectorAll(".bd-article details.hide > summary")) {
     const words = summary.querySelector(".collapsed")?.textContent ?? "";
-    if (words.startsWith("✓")) summary.dataset.words = words.replace(/ · show$/, "");
+    if (words.endsWith(" · show")) summary.dataset.words = words.slice(0, -" · show".length);
   }
   const page = document.documentElement;
   let before = null;
@@ -171,7 +172,7 @@ function printLight() {
   window.addEventListener("beforeprint", () => {
     before ??= page.dataset.theme;
     page.dataset.theme = "light";
-    folded = [...folded, ...document.querySelectorAll(".bd-article details:not([open])")];
+    folded = [...folded, ...document.querySelectorAll(".bd-article details:not([open])")].filter((fold) => !isCode(fold));
     for (const fold of folded) fold.open = true;
   });
   window.addEventListener("afterprint", () => {

@@ -498,18 +498,31 @@ def test_links_out_of_the_book_are_listed_once_more(site):
             assert f'href="{address}"' in listed, f"{file}: {address}"
 
 
-def test_printing_opens_what_is_folded(reader, site):
-    """Nobody can unfold paper. Afterwards the page is as it was."""
+def test_paper_shows_what_is_folded_but_code(reader, site):
+    """Nobody can unfold paper. Code is there only if the reader has opened it. Afterwards the page is as it was."""
     page, faults = open_page(reader, f"{site}/book/graph_networks.html", site)
     page.evaluate("""() => {
       window.folds = [];
-      addEventListener("beforeprint", () => folds.push(...[...document.querySelectorAll("article details")].map((fold) => fold.open)));
+      addEventListener("beforeprint", () => {
+        for (const fold of document.querySelectorAll("article details")) {
+          folds.push([fold.querySelector("summary").textContent.trim(), fold.open]);
+        }
+      });
     }""")
     assert page.locator("article details[open]").count() == 0
     page.pdf()
-    opened = page.evaluate("folds")
-    assert len(opened) > 5 and all(opened)
-    assert page.locator("article details[open]").count() == 0 and not faults
+    folds = page.evaluate("folds")
+    code = [fold for fold in folds if re.match(r"✓|\d|Show the code", fold[0])]
+    assert len(code) > 5 and not any(is_open for _, is_open in code)
+    others = [fold for fold in folds if fold not in code]
+    assert len(others) > 5 and all(is_open for _, is_open in others)
+    assert page.locator("article details[open]").count() == 0
+    first = page.locator("article details", has_text="Show the code").first
+    first.locator("summary").first.click()
+    page.evaluate("folds.length = 0")
+    page.pdf()
+    assert [is_open for text, is_open in page.evaluate("folds") if text.startswith("Show the code")][0]
+    assert page.locator("article details[open]").count() == 1 and not faults
 
 
 def test_the_sheet_of_formulas_has_two_sides(reader, site):
@@ -529,18 +542,18 @@ def test_the_chapters_of_the_picture_lead_to_their_pages(reader, site):
     assert not faults
 
 
-def test_paper_shows_what_is_unfolded_and_says_how_it_was_checked(reader, site):
-    """What a fold shows does not fade in on paper, and the line of a check stands above its cell; the words "Show the code" do not."""
+def test_paper_says_how_it_was_checked_and_where_the_code_is(reader, site):
+    """What a fold shows does not fade in on paper, and the line of a check or of a module stands there; the words "Show the code" do not."""
     page, faults = open_page(reader, f"{site}/book/graph_networks.html", site)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     faint = page.evaluate("[...document.querySelectorAll('article details[open] > :not(summary)')].filter((e) => getComputedStyle(e).opacity !== '1').length")
     lines = page.evaluate("""[...document.querySelectorAll('article details.hide > summary')]
-      .map((line) => [line.textContent.includes('✓'), getComputedStyle(line).display !== 'none' && getComputedStyle(line, '::before').content])""")
+      .map((line) => [/^\\s*(✓|\\d)/.test(line.textContent), getComputedStyle(line).display !== 'none' && getComputedStyle(line, '::before').content])""")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="null")
     assert faint == 0 and len(lines) > 10 and not faults
-    assert all(shown.startswith('"✓ ') and "show" not in shown if check else shown is False for check, shown in lines)
+    assert all(re.match(r'"(✓|\d+ (lines|cells) of) ', shown) and "show" not in shown if said else shown is False for said, shown in lines)
 
 
 ASKED = [  # what a reader types, the place to take, and how the code begins that must then be on the screen
