@@ -521,7 +521,7 @@ def test_paper_shows_what_is_folded_but_code(reader, site):
     first.locator("summary").first.click()
     page.evaluate("folds.length = 0")
     page.pdf()
-    assert [is_open for text, is_open in page.evaluate("folds") if text.startswith("Show the code")][0]
+    assert next(is_open for text, is_open in page.evaluate("folds") if text.startswith("Show the code"))
     assert page.locator("article details[open]").count() == 1 and not faults
 
 

@@ -54,8 +54,9 @@ SAYS = {
 
 def leak_lines(leak: Leak) -> list[str]:
     says = SAYS[leak.fault].format(i=leak.row, j=leak.source)
-    size = f", by {leak.size:.1e} of the largest {leak.unit}"
-    says += size if leak.fault != "blind" else ""
+    if leak.fault != "blind":
+        share = f"{leak.size:.1f} times" if leak.size >= 1 else f"{leak.size:.1e} of"
+        says += f", by {share} the largest {leak.unit}"
     lines = [f"{leak.fault.upper()} [{leak.setting}]: {says}"]
     if leak.ways:
         lines.append(f"    found by: {', '.join(leak.ways)}")
@@ -67,17 +68,8 @@ def leak_lines(leak: Leak) -> list[str]:
     if len(leak.sizes) > 1:
         shown = spread_out(list(leak.sizes), 8)
         sizes = ", ".join(f"{n}: {leak.sizes[n]:.1e}" for n in shown)
-        lines.append(f"    by length: {sizes}{growth(leak.sizes)}")
+        lines.append(f"    by length: {sizes}")
     return lines
-
-
-def growth(sizes: Mapping[int, float]) -> str:
-    """Words that give the best-fitting power of n, if there are three lengths to fit; "" otherwise."""
-    fit = [(n, s) for n, s in sizes.items() if n > 1 and 0 < s < math.inf]
-    if len(fit) < 3:
-        return ""
-    log_n, log_size = np.log(fit).T
-    return f" (about n to the {np.polyfit(log_n, log_size, 1)[0]:.1f})"
 
 
 @dataclass(frozen=True, eq=False)
