@@ -158,18 +158,18 @@ GPT2_FIELDS = {
 
 LLAMA_NAMES = """
 model.embed_tokens.weight                       embedding.table.weight
-model.layers.#.input_layernorm.weight           blocks.#.norm_attention.weight          gain
-model.layers.#.self_attn.q_proj.*               blocks.#.attention.qkv.*                Q
-model.layers.#.self_attn.k_proj.*               blocks.#.attention.qkv.*                K
-model.layers.#.self_attn.v_proj.*               blocks.#.attention.qkv.*                V
+model.layers.#.input_layernorm.weight           blocks.#.norm_attention.weight     gain
+model.layers.#.self_attn.q_proj.*               blocks.#.attention.qkv.*           Q
+model.layers.#.self_attn.k_proj.*               blocks.#.attention.qkv.*           K
+model.layers.#.self_attn.v_proj.*               blocks.#.attention.qkv.*           V
 model.layers.#.self_attn.q_norm.weight          blocks.#.attention.query_norm.weight
 model.layers.#.self_attn.k_norm.weight          blocks.#.attention.key_norm.weight
 model.layers.#.self_attn.o_proj.*               blocks.#.attention.out.*
-model.layers.#.post_attention_layernorm.weight  blocks.#.norm_feed_forward.weight       gain
+model.layers.#.post_attention_layernorm.weight  blocks.#.norm_feed_forward.weight  gain
 model.layers.#.mlp.gate_proj.*                  blocks.#.feed_forward.gate.*
 model.layers.#.mlp.up_proj.*                    blocks.#.feed_forward.up.*
 model.layers.#.mlp.down_proj.*                  blocks.#.feed_forward.down.*
-model.norm.weight                               norm.weight                             gain
+model.norm.weight                               norm.weight                        gain
 lm_head.weight                                  unembedding.weight
 """
 EXPERT_NAMES = """
