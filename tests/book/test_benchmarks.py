@@ -183,23 +183,31 @@ def test_the_figures_of_the_chapters_are_the_measured_ones():
                 assert cell["cell_type"] == "markdown" and quoting.quoted(text) == text, path.name
                 found += [(path.stem, match[2], match[4].count("\n")) for match in quoting.QUOTED.finditer(text)]
                 assert text.count("<!-- begin: benchmarks/") == len(quoting.QUOTED.findall(text))
-    assert {(page, name) for page, name, _ in found} >= {("transformer_lm", "speed"), ("pretrained", "llama"), ("fast_tokenization", "tokenization"), ("auditing", "auditing")}
+    assert {(page, name) for page, name, _ in found} >= {("speed", "speed"), ("speed", "decoding"), ("speed", "gpu"), ("pretrained", "llama"), ("fast_tokenization", "tokenization"), ("auditing", "auditing")}
     assert all(lines >= 4 for _, name, lines in found if quoting.tables(name))
 
 
-def prose_of(chapter: str) -> str:
+def sources_of(chapter: str, kind: str) -> str:
     cells = json.loads((ROOT / "book" / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
-    return " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == kind)
 
 
-def test_the_chapter_on_inference_says_what_was_measured():
+def prose_of(chapter: str) -> str:
+    return sources_of(chapter, "markdown")
+
+
+def code_of(chapter: str) -> str:
+    return sources_of(chapter, "code")
+
+
+def test_the_chapter_on_speed_says_what_was_measured_of_writing():
     """The sizes, the lengths and what fewer bits cost stand in prose there; the figures are those of the report."""
     import decoding
 
-    prose = prose_of("inference")
+    prose = prose_of("speed")
     small, large = decoding.SIZES["S"], decoding.SIZES["L"]
     assert f"write {decoding.NEW} tokens after {decoding.PROMPT} given ones" in prose
-    assert f"(S: {small['n_layers']} blocks of width {small['d_model']}, L: {large['n_layers']} of {large['d_model']}, [as before]" in prose
+    assert f"(S: {small['n_layers']} blocks of width {small['d_model']}, L: {large['n_layers']} of {large['d_model']}, [as before](#speed-sizes))" in prose
     reports = [harness.entries(ROOT / "benchmarks", "decoding")[f"AMD EPYC ({vectors}), 2 cores"] for vectors in ("AVX512", "AVX512 in halves", "AVX2")]
     for report in reports:
         of = lambda texts: [row["chosen"] for row in report["forms"] if row["texts"] == texts]
@@ -230,7 +238,7 @@ def test_the_chapter_on_inference_says_what_was_measured():
 def test_the_chapters_say_what_was_measured_of_two_libraries():
     """How much quicker the second is, what a step gains from it, and how our step compares with the others."""
     entries = harness.entries(ROOT / "benchmarks", "speed")
-    prose, first = prose_of("training"), lambda cell: float(cell.split()[0])
+    prose, first = prose_of("speed"), lambda cell: float(cell.split()[0])
     llama = harness.entries(ROOT / "benchmarks", "llama")
     speeds, gains = {}, {}
     for vectors in ("AVX512", "AVX512 in halves", "AVX2"):
@@ -247,7 +255,7 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert all(0.8 < other / usual < 1.25 for usual, other, _ in map(speeds.get, alike))
     assert "on two other AMD processors the two are about equally fast" in prose
     assert all(0.95 < gain < 1.05 for vectors in alike for gain in gains[vectors].values())
-    assert "With AVX512, unless in halves, the library helps most." in prose_of("transformer_lm") and min(gains["AVX512"].values()) > 1.3
+    assert "With AVX512, unless in halves, the library helps most." in prose_of("speed") and min(gains["AVX512"].values()) > 1.3
     small, large = (1 / gains["AVX512"][size] for size in ("S", "L"))
     assert f"with it a training step takes {large:.1f} to {small:.1f} times as long" in prose
     beside_llama = [[first(made["theirs / ours"]) for made in llama[f"AMD EPYC ({vectors}), 2 cores"]["rows"] if made["what"] == "training step"] for vectors in ("AVX512", *alike)]
@@ -265,20 +273,20 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert f"on three other processors {min(rest):.1f} to {max(rest):.1f} times" in readme and len(beside) == 3
     takes = {name: [1 / first(row["theirs / ours"]) for row in entry["side"] if row["what"] == "training step"] for name, entry in entries.items()}
     wide, rest = takes.pop("AMD EPYC (AVX512), 2 cores"), [time for times in takes.values() for time in times]
-    assert f"our step takes {min(wide):.2f} to {max(wide):.2f} times as long as theirs" in prose_of("transformer_lm")
-    assert f"on the other three processors {min(rest):.2f} to {max(rest):.2f} times." in prose_of("transformer_lm")
+    assert f"our step takes {min(wide):.2f} to {max(wide):.2f} times as long as theirs" in prose_of("speed")
+    assert f"on the other three processors {min(rest):.2f} to {max(rest):.2f} times." in prose_of("speed")
     of = lambda entry, step, size: next((first(row[f"{size}: gain"]) for row in entry["steps"] if row["step"] == step), 1.0)
     gained = [of(entry, "all together", size) / of(entry, "products by the quicker library", size) for entry in entries.values() for size in ("S", "L")]
-    assert f"here, the library aside, a step becomes only {min(gained):.1f} to {max(gained):.1f} times as fast, since the products are the same" in prose_of("transformer_lm")
+    assert f"here, the library aside, a step becomes only {min(gained):.1f} to {max(gained):.1f} times as fast, since the products are the same" in prose_of("speed")
     shares = [int(share) for entry in entries.values() for share in re.findall(r"(\d+)% of what one large product", entry["share"])]
-    assert len(shares) == 8 and f"they alone would take {min(shares)} to {max(shares)} % of our step." in prose_of("transformer_lm")
+    assert len(shares) == 8 and f"they alone would take {min(shares)} to {max(shares)} % of our step." in prose_of("speed")
     times = [time["wall_ms"] for steps in entries["AMD EPYC (AVX2), 2 cores"]["step_times"].values() for time in steps.values()]
     apart = [100 * (time["high"] - time["low"]) / time["median"] for time in times]
-    assert f"the quartiles of a line's times are {min(apart):.0f} to {max(apart):.0f} % apart" in prose_of("transformer_lm")
+    assert f"the quartiles of a line's times are {min(apart):.0f} to {max(apart):.0f} % apart" in prose_of("speed")
     sizes = [importlib.import_module("speed").SIZES[name] for name in ("S", "L")]
     words = "*S* is a model of {} blocks of width {} with {} heads and {} kinds of tokens, on {} texts of {} tokens; *L* one of {} blocks of width {} with {} heads and {:,} kinds, on {} texts of {}."
     numbers = [number for s in sizes for number in (s.n_layers, s.d_model, s.n_heads, s.vocab_size, s.batch, s.n)]
-    assert words.format(*numbers) in prose_of("transformer_lm")
+    assert words.format(*numbers) in prose_of("speed")
 
 
 def test_the_chapters_say_what_was_measured_on_a_gpu():
@@ -286,25 +294,26 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     gpu, speed = map(importlib.import_module, ("gpu", "speed"))
     report = harness.entries(ROOT / "benchmarks", "gpu")["NVIDIA H100 80GB HBM3"]
     number = lambda cell: float(cell.split()[0].replace(",", ""))
-    (text,) = (row for row in report["decoding"] if row["texts"] == 1 and row["type"] == "float32")
-    ours, theirs = (number(text[f"{who}, ms"]) / 1000 for who in ("ours", "theirs"))
-    assert f"writes 256 tokens in {ours:.2f} seconds, Hugging Face's program, which is not compiled, in {theirs:.2f} (" in prose_of("transformer_lm")
     speeds = {(row["texts"], row["type"]): number(row["tokens a second"]) for row in report["decoding"]}
     gains = [round(speeds[64, dtype] / speeds[1, dtype]) for dtype in ("float32", "bfloat16")]
-    assert f"On the H100, sixty-four texts together are written {gains[0]} (float32) and {gains[1]} times (bfloat16) as fast as one." in prose_of("inference")
+    assert f"On the H100, sixty-four texts together are written {gains[0]} (float32) and {gains[1]} times (bfloat16) as fast as one." in prose_of("speed")
+    assert f"measured = {{1: {speeds[1, 'bfloat16']:_.0f} * 2 * P, 64: {speeds[64, 'bfloat16']:_.0f} * 2 * P" in code_of("speed")
+    (trained,) = (row["share of the peak"].rstrip("%") for row in report["training"] if row["beside"] == "Hugging Face, fused GELU")
+    assert f"{report['batch']} * 1024: 0.{trained.replace('.', '')} * {speed.PEAKS['H100'] / 1e14:.2f}e14" in code_of("speed")
+    assert f"{speed.PEAKS['H100'] / 1e14:.2f}e14, {gpu.BANDWIDTHS['H100 80GB HBM3'] / 1e12}e12, 2, measured)" in code_of("speed")
     reports = harness.entries(ROOT / "benchmarks", "gpu")
     shares = [number(row["tokens a second"]) / number(row["limit"]) for found in reports.values() for row in found["decoding"] if row["texts"] == 1]
-    assert f"at {100 * min(shares):.0f} to {100 * max(shares):.0f} % of it" in prose_of("inference")
+    assert f"at {100 * min(shares):.0f} to {100 * max(shares):.0f} % of it" in prose_of("speed")
     steps = [number(row["ours, ms"]) / gpu.NEW for found in reports.values() for row in found["decoding"] if row["texts"] == 1]
-    assert f"the ${min(steps):.1f}$ to ${max(steps):.1f}$ milliseconds of a step" in prose_of("inference")
+    assert f"the ${min(steps):.1f}$ to ${max(steps):.1f}$ milliseconds of a step" in prose_of("speed")
     size, peak = speed.SIZES[gpu.SIZE], speed.PEAKS["H100"]
-    assert f"here ${peak / 1e14:.2f}\\cdot10^{{14}}$ operations" in prose_of("training") and peak == speed.PEAKS["H200"]
+    assert f"here ${peak / 1e14:.2f}\\cdot10^{{14}}$ operations" in prose_of("speed") and peak == speed.PEAKS["H200"]
     exact = report["training"][0]["share of the peak"].rstrip("%")
     causal = dataclasses.replace(size, n=size.n // 2).products() * 2 / size.products()  # as many tokens, half as many scores for each
-    assert f"without them {exact} % would be {float(exact) * causal:.1f} %" in prose_of("training")
+    assert f"without them {exact} % would be {float(exact) * causal:.1f} %" in prose_of("speed")
     unmeasured = reports["NVIDIA H200"]["decoding"][-1]
-    assert (unmeasured["tokens a second"] is None) == ("We have measured neither what it is nor the last line of the table." in prose_of("inference"))
-    assert report["batch"] == 48 and "Steps of 48 windows of 1,024 tokens; medians of five alternating runs" in prose_of("training") and report["rounds"] == 5
+    assert (unmeasured["tokens a second"] is None) == ("We have measured neither what it is nor the last line of the table." in prose_of("speed"))
+    assert report["batch"] == 48 and "Steps of 48 windows of 1,024 tokens; medians of five alternating runs" in prose_of("speed") and report["rounds"] == 5
 
 
 def test_the_chapter_on_fast_tokenization_says_how_it_was_measured():
