@@ -316,6 +316,12 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     assert report["batch"] == 48 and "Steps of 48 windows of 1,024 tokens; medians of five alternating runs" in prose_of("speed") and report["rounds"] == 5
 
 
+def test_the_chapter_on_auditing_says_what_was_measured():
+    for report in harness.entries(ROOT / "benchmarks", "auditing").values():
+        small, large = (float(row["sweep / audit"].split()[0]) for row in report["rows"])
+        assert small < 0.1 and large > 2 and "So for GPT-2 the whole audit takes less than half as long as one sweep." in prose_of("auditing")
+
+
 def test_the_chapter_on_fast_tokenization_says_how_it_was_measured():
     reports, prose = list(harness.entries(ROOT / "benchmarks", "tokenization").values()), prose_of("fast_tokenization")
     assert [report.get("clock") for report in reports] == ["", ", processor time"]
