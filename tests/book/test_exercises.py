@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -100,9 +101,13 @@ def test_what_an_answer_does_is_said_plainly(monkeypatch):
         Y[:] = np.cumsum(Y, axis=0)
         return Y
 
+    def nudges(Y):
+        Y[-1] += 1e-6
+        return np.cumsum(Y, axis=0)
+
     assert "still running after 0.2 seconds" in check("operators-1", forever).hint
     assert "still running after 0.2 seconds" in check("operators-1", swallows).hint
-    assert "changes its input" in check("operators-1", spoils).hint
+    assert "changes its input" in check("operators-1", spoils).hint and "changes its input" in check("operators-1", nudges).hint
     assert "ZeroDivisionError" in check("operators-1", zero_division).hint and "shape (3, 3)" in check("operators-1", zero_division).hint
     assert "Is there a `return`?" in check("operators-1", lambda Y: None).hint
     assert "The answer must be a function" in check("operators-1", np.eye(3)).hint
@@ -136,6 +141,7 @@ def test_nothing_that_an_answer_does_is_raised(capsys):
     (lambda Y: np.cumsum(Y, axis=0)[:1], "it has shape (1, 3), but (3, 3) is wanted"),
     (lambda Y: -np.cumsum(Y, axis=0), "the sign is wrong"),
     (lambda Y: 3 * np.cumsum(Y, axis=0), "3 times what is wanted"),
+    (lambda Y: 1.05 * np.cumsum(Y, axis=0), "1.05 times what is wanted"),
     (lambda Y: np.cumsum(Y, axis=0) + 2, "off by 2"),
     (lambda Y: np.cumsum(Y, axis=0)[::-1], "in reverse order"),
     (lambda Y: np.cumsum(Y, axis=0) * np.append(np.ones(len(Y) - 1), 2)[:, None], "2 of 3 rows are right; row 2 is the first that is not"),
@@ -159,7 +165,7 @@ def test_the_right_answer_is_right_and_says_so():
 
 @pytest.mark.parametrize(("name", "words"), [
     ("atention-1", "attention-1"), ("attention-9", "attention-6"), ("attention", "attention-1"), ("", "operators-1"), ("loss-", "loss-1"),
-    ("multihead-2", "multi_head-1"),
+    ("multihead-2", "multi_head-1"), ("nomalization", "such as normalization-1"),
 ])
 def test_an_exercise_that_is_not_there_is_named(name, words):
     with pytest.raises(ValueError, match=rf"exercise: got '{name}', want .*{words}"):
@@ -199,6 +205,7 @@ def test_right_answers_in_other_clothes_are_right():
     single = torch.tensor([[1.0, 9.0], [8 / 3, 4.0]])
     assert check("encoder_decoder-7", single) and check("encoder_decoder-7", single.numpy())
     assert check("training-5", torch.tensor([11 / 30, 19 / 30])) and check("heads-5", (torch.tensor(77 / 240), torch.tensor(9 / 40)))
+    assert check("heads-5", (torch.tensor(77 / 240), 9 / 40)) and not check("heads-5", (77 / 240 + 1e-7, 9 / 40))
     assert check("feed_forward-4", lambda activation, c: torch.tensor(c == 1 or (activation == "relu" and c > 0)))
     assert check("feed_forward-2", lambda W, b, V, c: (torch.from_numpy(W @ V), torch.from_numpy(b @ V + c)))
     assert check("inference-5", lambda p, q: (np.maximum(p - q, 0) / np.maximum(p - q, 0).sum()).tolist())
@@ -300,3 +307,37 @@ def test_ctrl_c_while_an_answer_runs_is_no_wrong_answer():
 def test_a_tensor_is_put_to_use_as_an_array():
     exercise = value("an array", lambda: 2.0, {}, through=lambda array: array.astype(float).max())
     assert exercise.judge(torch.tensor([1.0, 2.0])) == exercise.judge(np.array([2, 1])) == ""
+
+
+def test_nan_and_infinity_are_named_where_they_are_not_wanted():
+    assert difference(np.array([np.nan, 1]), np.ones(2)) == "it contains nan (not a number): look for 0/0 or ∞ − ∞"
+    assert difference(np.array([np.inf, 1]), np.ones(2)) == "it contains an infinite number: look for a division by 0 or an overflow of exp"
+    for odd in (np.nan, np.inf):
+        assert difference(np.array([odd, 1, 3]), np.array([odd, 1, 3])) == ""
+        assert difference(np.array([odd, 2, 3]), np.array([odd, 1, 3])) == "2 of 3 rows are right; row 1 is the first that is not"
+
+
+def test_what_is_wrong_in_one_place_is_said_of_that_place():
+    assert difference((1, 3), (1, 2)) == "in entry 1, it is not the right number"
+    assert difference(False, True) == "it says False, which is wrong" and difference(True, False) == "it says True, which is wrong"
+    assert difference(b"a", "a") == "its type is bytes, but a text is wanted"
+
+
+def test_inputs_are_described_by_shape_or_value():
+    inputs = (np.zeros((2, 3)), 2, np.array(0.5), zero_division)
+    assert grading.describe(("x", "c", "p", "f"), inputs) == "x of shape (2, 3), c = 2, p = array(0.5), a certain f"
+
+
+def test_a_result_that_is_put_to_use_is_judged_by_its_use():
+    exercise = grading.function("f", [(1.0,), (2.0,)], lambda x: x, {}, through=lambda result, x: abs(result))
+    assert exercise.judge(lambda x: -x) == ""
+    assert exercise.judge(lambda x: x + 1) == "Right for 0 of 2 inputs. For x = 1.0: put to use, it is not the right number."
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs a timer")
+def test_properties_are_tried_for_a_limited_time_and_the_timer_is_as_before(monkeypatch):
+    monkeypatch.setattr(grading, "SECONDS", 0.05)
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(grading.WrongAnswer, match="The answer takes too long. Does its loop end?"):
+        grading.holds("f", lambda f: [("", f())], []).judge(lambda: time.sleep(5) or True)
+    assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

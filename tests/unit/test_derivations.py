@@ -749,6 +749,22 @@ def test_the_trial_tells_what_is_false_of_an_operator(leak, dtype):
     assert trial.tried(model, Kind.AUTOREGRESSIVE) == trial.AGREES and trial.tried(model, Kind.INDEXED_ROWWISE) == trial.REFUTED
 
 
+class Single(nn.Module):
+    """It computes in single precision, whatever it is given, and can do so in no other."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(D, D)
+
+    def forward(self, x):
+        return 1000 * self.map(x.float())
+
+
+def test_single_precision_and_one_column_are_no_reason_to_refute():
+    assert trial.tried(Single(), Kind.ROWWISE) == trial.AGREES
+    assert trial.tried(nn.Linear(1, 3), Kind.ROWWISE) == trial.AGREES and trial.tried(nn.Linear(1, 3), Kind.EQUIVARIANT) == trial.AGREES
+
+
 def cell(source: str):
     """The names that a notebook's cell makes, in the eyes of `inspect` and `linecache`."""
     file, made = f"<cell {abs(hash(source))}>", {"__name__": "__main__", "register_rule": lambda kind: lambda rule: rule, "Embedding": None, "Derivation": None}
@@ -809,6 +825,8 @@ def test_nobody_can_add_an_activation_that_mixes_rows(table):
 def test_text_and_picture_say_the_same():
     import matplotlib
 
+    from tlm_book.viewer import style
+
     matplotlib.use("agg")
     proof = derive(nn.Sequential(Causal(encoder()), encoder(), PositionalEncoding(9, D), nn.Tanh(), nn.Tanh()))
     lines = str(proof).splitlines()
@@ -819,8 +837,29 @@ def test_text_and_picture_say_the_same():
         assert line.lstrip("│├└─ ") == f"{subject}: {kind}   [{step.reason}]"
         assert reason == (f"by {step.reason}" if step.premises else step.reason)
         assert (box.get_bbox_patch().get_linestyle() == "dashed") == (step.kind is Kind.UNPROVED)
+        assert (box.get_bbox_patch().get_edgecolor() == matplotlib.colors.to_rgba(style.RED)) == (step.kind is Kind.UNPROVED)
+    depths = [depth for depth, _, _ in proof.lines()]
+    above = {y: max(k for k in range(y) if depths[k] == depth - 1) for y, depth in enumerate(depths) if depth}
+    assert [tuple(line.get_ydata()) for line in ax.lines[::2]] == [(parent + 0.36, y) for y, parent in above.items()]
+    assert [tuple(line.get_xdata()) for line in ax.lines[1::2]] == [(depths[y] - 0.55, depths[y]) for y in above]
     assert {step.kind is Kind.UNPROVED for _, _, step in proof.lines()} == {True, False}
     matplotlib.pyplot.close("all")
+
+
+TREE = """\
+Sequential: rowwise   [composition]
+├─ Sequential: rowwise   [composition]
+│  ├─ Linear(4 → 9): rowwise   [one map for all rows]
+│  └─ Sequential: rowwise   [composition]
+│     ├─ Tanh: rowwise   [entry by entry]
+│     └─ Linear(9 → 4): rowwise   [one map for all rows]
+├─ Tanh (× 2): rowwise   [entry by entry]
+└─ ReLU: rowwise   [entry by entry]"""
+
+
+def test_branches_lead_to_the_premises_and_end_at_the_last():
+    inner = nn.Sequential(nn.Linear(4, 9), nn.Sequential(nn.Tanh(), nn.Linear(9, 4)))
+    assert str(derive(nn.Sequential(inner, nn.Tanh(), nn.Tanh(), nn.ReLU()))) == TREE
 
 
 def test_few_heads_are_all_named():

@@ -122,3 +122,9 @@ def test_another_seed_draws_other_stories_from_a_table():
     table = KneserNey(train, 2, len(TOKENIZER))
     one, other = (ngram_stories(table, TOKENIZER, 3, train[-1:], 20, seed=seed) for seed in (0, 1))
     assert one != other
+
+
+def test_a_story_that_does_not_end_is_cut_after_its_last_whole_line():
+    train = np.array([t for text in TEXTS for t in marked(text, TOKENIZER)[0]])
+    written = ngram_stories(KneserNey(train, 3, len(TOKENIZER)), TOKENIZER, 8, train[-2:], 150)
+    assert all(text.endswith("\n") or "\n" not in text for text in written) and sum("\n" in text for text in written) > 4

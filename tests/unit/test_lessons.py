@@ -13,6 +13,7 @@ import torch
 from test_parity import needs_gpu
 
 from tlm_book.small_world import LEVELS, learning, proofread
+from tlm_book.small_world import __main__ as command
 from tlm_book.small_world import lessons as teaching
 from tlm_book.small_world.learning import RunSettings, learn_world, rate
 from tlm_book.small_world.lessons import (
@@ -92,6 +93,8 @@ def test_stopped_it_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, capsys)
     log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert len(said) == len(log) and [entry["lesson"] for entry in log] == [0, 0, 1] + [2] * (len(log) - 3)
     assert log[-1]["tokens"] >= 800 and not whole.with_name("whole.state").exists()
+    training = json.loads((whole / "config.json").read_text())["training"]
+    assert (training["lr"], training["min_lr"], training["warmup"], training["batch_size"]) == (TINY.lr, TINY.lowest, TINY.warmup, 3)
 
     true_step, done = learning.train_step, []
 
@@ -144,6 +147,23 @@ def test_no_lessons_and_no_rows_are_refused(tmp_path, tokenizer):
         learning.share_right(FACTS, model, tokenizer, 0)
 
 
+class Copies(learning.TransformerLM):
+    """It repeats what it has read, as soon as one token has come again."""
+
+    def forward(self, read):
+        wanted = torch.zeros_like(read)
+        for row, x in zip(wanted, read[:, 1:].tolist()):
+            for t in range(len(row)):
+                k = next((k for k in range(8, t) if x[k:t] == x[: t - k]), None)
+                row[t] = 0 if k is None else x[t - k]
+        return torch.nn.functional.one_hot(wanted, self.config.vocab_size).float()
+
+
+def test_the_share_of_right_copies_is_that_of_what_can_be_known(tokenizer):
+    assert learning.share_right(COPY, Copies(SMALL), tokenizer) == 1.0
+    assert learning.share_right(COPY, learning.TransformerLM(SMALL), tokenizer) < 0.1
+
+
 def losses(folder):
     return torch.tensor([json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()])
 
@@ -173,6 +193,14 @@ def test_the_model_has_at_most_a_million_weights():
 def test_the_command_refuses_at_once(given, word, tmp_path):
     run = subprocess.run([sys.executable, "-m", "tlm_book.small_world", *given], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 2 and word in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(("given", "tokens"), [([], RunSettings().tokens), (["--tokens", "5"], 5)])
+def test_the_command_reads_as_many_tokens_as_it_is_told(given, tokens, monkeypatch):
+    asked = []
+    monkeypatch.setattr(learning, "learn_world", lambda out, s, **options: asked.append((out, s)))
+    command.main(["--out", "new", "--device", "cpu", *given])
+    assert asked == [(Path("new"), RunSettings(tokens=tokens))]
 
 
 @pytest.mark.parametrize("wrong", [{"tokens": 0}, {"warmup": 0}, {"cooling": 0.0}, {"cooling": 1.5}, {"lr": 0.0}, {"lr_beside": math.inf}, {"lowest": -0.1}])

@@ -42,10 +42,13 @@ from tlm_book.training.pace import (
     Aim,
     Pace,
     aim_at,
+    duration,
     fit_time,
+    outline,
+    pace_of,
     step_seconds,
 )
-from tlm_book.transformer_lm import Config
+from tlm_book.transformer_lm import Config, count_parameters
 
 CPU = torch.device("cpu")
 MB = 1_100_000
@@ -89,11 +92,17 @@ def test_more_time_or_a_faster_machine_gives_a_larger_model(n_bytes):
     for minutes, speed in ((1, 2e10), (10, 2e10), (10, 2e11), (60, 2e11), (600, 2e12)):
         size, config, changed, took = fitted(n_bytes, minutes, speed)
         assert changed and took <= 60 * minutes and took > 0.75 * 60 * minutes - 6e-6 * n_bytes - 2
-        assert config.warmup <= config.steps / 10 and config.eval_every <= config.steps
+        assert config.warmup == min(100, config.steps // 10) and config.eval_every <= config.steps
         assert config.steps >= LEAST_STEPS / 2 or size == sizes_up_to(n_bytes)[0]
         widths.append(size.d_model)
         assert fitted(n_bytes, minutes, speed)[:2] == (size, config)  # nothing else decides
     assert widths == sorted(widths) and widths[-1] == fit_size(n_bytes).d_model
+
+
+@pytest.mark.parametrize(("n_bytes", "speed"), [(MB, 2e10), (200_000, 3e9)])
+def test_a_run_that_holds_much_out_is_measured_less_often(n_bytes, speed):
+    _, config, _, took = fitted(n_bytes, 1, speed, validation=0.5)
+    assert took <= 60 and math.ceil(config.steps / config.eval_every) == 2
 
 
 def test_by_default_ten_minutes_are_a_bound():
@@ -116,6 +125,18 @@ def test_a_step_is_measured_and_nothing_else_is_moved():
     before = torch.random.get_rng_state()
     assert 0 < step_seconds(MODEL, TrainConfig(batch_size=2), CPU, patience=0.05) < 5
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(("took", "mean"), [((5.0, 1.0, 2.0), 1.5), ((30.0,), 30.0)])
+def test_the_first_step_counts_only_where_it_is_the_only_one(took, mean, monkeypatch):
+    """It is the only one if it takes ten times as long as one has patience."""
+    ticks = iter([now for seconds in took for now in (0.0, seconds)])
+    monkeypatch.setattr("tlm_book.training.pace.time", types.SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert step_seconds(MODEL, TrainConfig(batch_size=2), CPU, patience=3.0) == mean
+
+
+def test_of_a_long_text_enough_is_held_out_and_a_thousandth_at_least():
+    assert [fitted(n, 600, 2e12)[1].validation for n in (10**6, 10**7, 10**9)] == [0.1, 0.02, 0.001]
 
 
 # Kept to, on a machine that changes
@@ -160,6 +181,8 @@ def test_where_time_is_a_bound_a_run_is_only_shortened():
     assert took < 200 and config == TrainConfig(steps=1000, eval_every=83) and len(said) == 1
     took, config, said = kept({0: 0.4, 100: 1.2}, at_most=True)
     assert took < 1.15 * 600 and config.steps < 1000 and any(f"{config.steps:,} steps in all" in line or "more at" in line for line in said)
+    took, config, said = kept({0: 1.2, 200: 0.1}, at_most=True)  # shortened, until the machine is quick again
+    assert config.steps == 1000 and len(config.replanned) > 1
 
 
 def test_a_time_that_was_far_off_is_corrected():
@@ -191,6 +214,11 @@ def test_a_run_whose_length_was_changed_is_the_run_of_its_settings(tmp_path):
     for replanned in (((0, 20),), ((4, 3),), ((9, 20),), ((4, 20), (3, 20))):
         with pytest.raises(ValueError, match="replanned: got "):
             dataclasses.replace(config, steps=9, replanned=replanned)
+
+
+def test_a_changed_length_is_that_of_the_progress_bar(capsys):
+    train(TrainConfig(steps=20, batch_size=2, warmup=2, eval_every=3), MODEL, TOKENS, TOKENS[:60], device="cpu", observers=[shorten])
+    assert " 9/9 " in capsys.readouterr().err
 
 
 class Stop(Exception):
@@ -250,12 +278,13 @@ def test_time_and_steps_or_several_processes_are_refused(text, tmp_path, monkeyp
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="minutes: got 1.0, want a number of steps, where several processes"):
         train_files(text, tmp_path / "n", minutes=1.0)
+    assert aim_at(None, False, CPU, 0.0) is None
 
 
 # The picture
 
 
-LOG = [{"step": k, "lr": 1e-3 * k / 300, "loss": 3 - k / 150} | ({"held_out": 2.5} if k % 50 == 0 else {}) for k in range(1, 301)]
+LOG = [{"step": k, "lr": 1e-3 * k / 300, "loss": 3 - k / 150} | ({"held_out": 3.1 - k / 500} if k % 50 == 0 else {}) for k in range(1, 301)]
 
 
 def test_the_picture_says_what_it_shows():
@@ -272,12 +301,38 @@ def test_the_picture_says_what_it_shows():
     for one in ([LOG[0]], [LOG[0] | {"loss": math.nan}], [LOG[0] | {"held_out": math.inf}]):
         points = " ".join(line.get("points") for line in xml.fromstring(curves(one)).iter("{http://www.w3.org/2000/svg}polyline"))
         assert "nan" not in points and "inf" not in points
+    assert "up to step 300 of 300" in curves(LOG, steps=100)
     with pytest.raises(ValueError, match="log: got no entries"):
         curves([])
 
 
+def drawn(picture):
+    """{line: its points} and {number at the left: its height}."""
+    root, svg = xml.fromstring(picture), "{http://www.w3.org/2000/svg}"
+    lines = {line.get("class"): [tuple(map(float, point.split(","))) for point in line.get("points").split()] for line in root.iter(svg + "polyline")}
+    return lines, {text.text: float(text.get("y")) - 4 for text in root.iter(svg + "text") if text.get("text-anchor") == "end"}
+
+
+def test_a_point_stands_where_the_axes_say():
+    lines, height = drawn(curves(LOG, steps=1200))
+    begin, end = drawing.LEFT, drawing.WIDTH - drawing.RIGHT
+    assert height["3"] < height["2"] < height["1"] < height["0.001"] < height["0"]  # counted from above
+    for kind, at, number in (("held", 5, "2.5"), ("held", 0, "3"), ("each", 299, "1"), ("each", 149, "2"), ("rate", 299, "0.001")):
+        step = 50 * (at + 1) if kind == "held" else at + 1
+        assert lines[kind][at] == pytest.approx((begin + (end - begin) * step / 1200, height[number]), abs=0.11), (kind, at)
+
+
+def test_what_is_beyond_the_panel_is_drawn_at_its_edge():
+    top, bottom = drawing.LOSS
+    lines, _ = drawn(curves([*LOG[:-1], LOG[-1] | {"loss": 100.0}]))
+    assert lines["each"][-1][1] == top and all(top <= y <= bottom for _, y in lines["each"])
+    lines, _ = drawn(curves([*LOG[:-1], LOG[-1] | {"loss": math.nan, "held_out": math.inf}]))
+    assert lines["each"][-1][1] == lines["held"][-1][1] == top
+
+
 def test_ticks_are_round_and_means_are_means():
     assert ticks(1.2, 4.1) == [1.5, 2.0, 2.5, 3.0, 3.5, 4.0] and ticks(0, 0.0016, 3) == [0.0, 0.001] and ticks(5, 5)
+    assert ticks(0, 8, 8) == [0.0, 2.0, 4.0, 6.0, 8.0] and ticks(0, 7, 8) == [float(k) for k in range(8)]
     losses = [float(k % 7) for k in range(200)]
     assert smoothed(losses)[-1] == pytest.approx(sum(losses[-4:]) / 4) and smoothed(losses)[0] == losses[0]
 
@@ -312,6 +367,47 @@ def test_the_measurements_still_to_come_are_counted():
     pace.measured = [100.0]
     left = [pace._to_go(done, TrainConfig(steps=10, warmup=0, eval_every=4)) for done in (0, 3, 4, 7, 8, 9)]
     assert left == [300.0, 300.0, 200.0, 200.0, 100.0, 100.0]
+
+
+def timed(seconds, config, of_measurement=0.0, measured=()):
+    """What times a run whose steps take so many seconds, with a measurement in some of them, and the last settings that it returned."""
+    now, log, found = [0.0], [], []
+    pace = Pace(Aim(10.0, began=0.0), 0, of_measurement, lambda words: None, clock=lambda: now[0])
+    for step, its in enumerate(seconds, start=1):
+        now[0] += its
+        log.append({"step": step, "lr": 0.1, "loss": 1.0} | ({"held_out": 1.0} if step in measured else {}))
+        found.append(pace(log, config))
+    return pace, found[-1]
+
+
+def test_writing_files_after_a_measurement_counts_as_part_of_it():
+    pace, _ = timed([*[1.0] * 6, 11.0, 6.0, 1.0], TrainConfig(steps=600, eval_every=7), measured=[7])
+    assert (pace.seconds_a_step, pace.seconds_a_measurement) == (1.0, 15.0)
+
+
+def test_time_is_left_for_the_measurements():
+    """Until one has been timed, each is taken to last as long as twenty steps: with one every ten steps, a step costs three times what it takes."""
+    pace, config = timed([1.0] * 6, TrainConfig(steps=10_000, eval_every=10), of_measurement=20.0)
+    assert pace.until == 598 and config.steps == 6 + (598 - 6) // 3
+
+
+def test_what_will_be_done_is_said_before_it_begins(capsys):
+    config, model = TrainConfig(steps=50, batch_size=2), dataclasses.replace(MODEL, n_layers=2)
+    text, its_model, its_run = outline(config, model, 400, 1060).splitlines()
+    assert text == "text: 400 tokens to train on, 1,060 held out" and its_run == "run: 50 steps of 2 windows, which read the text 2.0 times over"
+    assert its_model == f"model: {count_parameters(model):,} weights: 2 blocks of width 8, windows of 8 tokens out of 20"
+    assert outline(config, model, 80, 9, 1.0).endswith("read the text 10 times over, fitted to 1 minute (another time: --minutes; a number of steps: --steps)")
+    assert pace_of(config, model, 400, 1060, True).of_measurement == pytest.approx(2 / 3 * 1060 / 16)  # a step reads 16 tokens, forwards and backwards
+    assert capsys.readouterr().err == outline(config, model, 400, 1060) + "\n"
+    pace_of(config, model, 400, 1060, False)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("seconds", "words"), [
+    (0.2, "about 1 second"), (59.4, "about 59 seconds"), (59.6, "about 1 minute"), (5399, "about 90 minutes"), (5400, "about 1.5 hours"), (4e6, "about 1,111.1 hours"),
+])  # fmt: skip
+def test_a_duration_is_said_in_the_unit_that_suits_it(seconds, words):
+    assert duration(seconds) == words
 
 
 def replanned(at_most, off):

@@ -1,16 +1,19 @@
 """Runs that are interrupted: killed at any moment, out of room, with broken or foreign checkpoints. Each in a process of its own."""
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,12 @@ from safetensors.torch import save_file
 
 from tlm_book.files import clear_parts, free_folder, held, new_file, new_folder
 from tlm_book.pretrained import load_model, save_model
-from tlm_book.tokenization import Tokenizer, documents
+from tlm_book.tokenization import (
+    GPT2_PATTERN,
+    PATTERN,
+    Tokenizer,
+    documents,
+)
 from tlm_book.training import (
     Diverged,
     TrainConfig,
@@ -32,22 +40,41 @@ from tlm_book.training import (
     load,
     read_notes,
     run_folder,
+    save,
     train,
     train_files,
     write_tokens,
 )
+from tlm_book.training import run as running
 from tlm_book.training.checkpoint import (
     InMemory,
+    drop_old,
     expects_no_other_log,
     state_in,
     text_notes,
+    write_checkpoint,
 )
-from tlm_book.training.config import plan
+from tlm_book.training.config import PRESETS_RATE, plan
 from tlm_book.training.distributed import DistContext
 from tlm_book.training.interrupts import stop_signal
-from tlm_book.training.job import Job, further
+from tlm_book.training.job import (
+    Job,
+    begin_with,
+    begun_with,
+    best_in,
+    further,
+    new_job,
+)
 from tlm_book.training.loop import Result
-from tlm_book.training.run import report
+from tlm_book.training.ngrams import unigram
+from tlm_book.training.pace import Aim
+from tlm_book.training.run import (
+    RunReport,
+    prepare,
+    report,
+    train_book,
+    train_from_file,
+)
 from tlm_book.transformer_lm import Config, TransformerLM
 
 HERE = Path(__file__).parents[1] / "support"
@@ -240,6 +267,20 @@ def test_a_finished_run_is_taken_further(text):
     held_out = [t[:1500].strip() for i, t in enumerate(documents()[:8]) if is_held_out(i, 0.1, 0)]
     assert evaluate(model, encode_corpus(words, held_out), 16, words.start, context=8) == pytest.approx(min(measured.values()), abs=1e-5)
     assert resumed(text, steps=13).steps == 13
+    assert json.loads((text.parent / "model" / "config.json").read_text())["training"]["replanned"] == [[8, 8], [12, 12]]
+
+
+def test_what_a_finished_run_drew_goes_on_where_it_is_taken_further(text):
+    """Asked for once, the picture is kept up to date."""
+    train_files(text, text.parent / "model", device="cpu", progress=False, plot=True, **TINY)
+    resumed(text, steps=9)
+    assert "up to step 9 of 9" in (text.parent / "model" / "curves.svg").read_text(encoding="utf-8")
+
+
+def test_of_equal_losses_in_a_log_the_first_is_the_best(tmp_path):
+    entries = [{"step": step, "lr": 0.1, "loss": 1.0} | ({"held_out": loss} if loss else {}) for step, loss in enumerate((3.0, 2.0, None, 2.0), 1)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert best_in(tmp_path / "log.jsonl", 4)["step"] == 2
 
 
 def test_what_else_lies_in_the_folder_of_a_run_that_is_taken_further_stays_there(text, monkeypatch):
@@ -513,6 +554,12 @@ def test_a_loss_that_is_not_finite_keeps_the_checkpoints(text):
     assert all(w.isfinite().all() for path in kept for w in load_file(path / "state.safetensors").values())
 
 
+def test_a_run_that_went_on_from_a_model_is_taken_further(text, tmp_path):
+    train_files(text, tmp_path / "first", device="cpu", progress=False, preset="gpt2", **TINY)
+    train_files(None, tmp_path / "model", begin=tmp_path / "first", device="cpu", progress=False, steps=2, batch_size=2)
+    assert resumed(text, steps=3).steps == 3 and load(tmp_path / "model")[0].config == load(tmp_path / "first")[0].config
+
+
 def in_a_folder(folder, watch=None):
     """A short run that keeps its state in the folder, or goes on there."""
     tokens = torch.arange(400) % 37
@@ -536,6 +583,27 @@ def test_a_run_that_breaks_hands_over_the_best_weights_of_its_folder(tmp_path):
     whole = in_a_folder(tmp_path / "run")  # healthy again from the last checkpoint on
     assert whole.resumed == 4 and len(whole.log) == 8 and whole.log[:4] == result.log
     assert whole.log == in_a_folder(tmp_path / "other").log
+
+
+def test_the_seconds_of_a_run_are_those_of_its_steps(tmp_path):
+    began = time.perf_counter()
+    result = in_a_folder(tmp_path / "run", lambda step, model: time.sleep(0.2))
+    assert 0 < result.seconds < time.perf_counter() - began - 4 * 0.2
+
+
+@pytest.mark.parametrize("pe", ["sinusoidal", "rotary", "none", "learned"])
+def test_a_model_in_half_precision_comes_back_as_it_was(pe, tmp_path):
+    model = TransformerLM(Config(257, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=8, pe=pe)).eval().bfloat16()
+    save(model, tmp_path / "model", Tokenizer([]))
+    again, _ = load(tmp_path / "model")
+    x = torch.arange(6)[None]
+    assert again(x).dtype == torch.bfloat16 and torch.equal(again(x), model(x))
+
+
+def test_a_checkpoint_notes_the_loss_on_the_held_out_text(tmp_path):
+    result = in_a_folder(tmp_path / "run")
+    noted = {read_notes(path)["step"]: read_notes(path)["held_out"] for path in checkpoints(tmp_path / "run")}
+    assert len(noted) >= 3 and noted.items() <= result.held_out.items()
 
 
 def test_what_a_killed_process_left_half_written_goes(tmp_path):
@@ -746,6 +814,16 @@ def test_a_token_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert new.head["documents"] == 2 and sorted(contents(tmp_path)) == ["bells.tokens"]
 
 
+def test_checkpoints_stand_in_the_order_of_their_steps(tmp_path):
+    """Also where a step has nine digits."""
+    for step, loss in ((99_999_999, 2.0), (100_000_000, 1.0), (100_000_001, None), (100_000_002, 3.0)):
+        write_checkpoint(tmp_path, step, {"w": torch.ones(1)}, {"run": {"training": {}}, "held_out": loss})
+    numbers = lambda: [int(path.name.removeprefix("step-")) for path in checkpoints(tmp_path)]
+    assert numbers() == [99_999_999, 100_000_000, 100_000_001, 100_000_002] and best_checkpoint(tmp_path).name == "step-100000000"
+    drop_old(tmp_path, 1)
+    assert numbers() == [100_000_000, 100_000_002]
+
+
 def test_of_equal_losses_the_first_is_the_best():
     model, kept = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4)), InMemory()
     optimizer = torch.optim.SGD(model.parameters())
@@ -764,6 +842,57 @@ def test_a_state_of_another_type_is_refused(tmp_path):
         state_in(tmp_path / "state.safetensors", {"w": torch.ones(2)}, "the state of this run")
 
 
+@pytest.mark.parametrize(("preset", "pattern"), [("gpt2", GPT2_PATTERN), ("llama", PATTERN), (None, PATTERN)], ids=["gpt2", "llama", "none"])
+def test_the_tokenizer_cuts_as_the_preset_wants(preset, pattern, text, tmp_path):
+    (tmp_path / "new").mkdir()
+    prepare(tmp_path / "new", new_job(text, preset, None, TINY), None)
+    assert Tokenizer.load(tmp_path / "new" / "tokenizer.json").pattern == pattern
+
+
+def test_a_given_tokenizer_is_the_run_s_own(text):
+    words, other = (Tokenizer.train([t], 270) for t in documents()[:2])
+    choices = {name: value for name, value in TINY.items() if name != "vocab_size"}
+    given = lambda tokenizer, **more: train_files(text, text.parent / "model", tokenizer=tokenizer, device="cpu", progress=False, **choices, **more)
+    with pytest.raises(Stop):
+        given(words, watch=stop_at(4))
+    assert json.loads((run_folder(text.parent / "model") / "run.json").read_text())["size"]["vocab_size"] == len(words)
+    with pytest.raises(ValueError, match="got .*want"):
+        given(other, resume=True)
+    given(words, resume=True)
+    load(text.parent / "model")[1].check_same(words)
+
+
+def test_a_run_goes_on_when_one_of_its_texts_is_gone(text):
+    (text.parent / "more.txt").write_text("It is a line of few words.\n" * 300)
+    with pytest.raises(Stop):
+        train_files([text, text.parent / "more.txt"], text.parent / "model", device="cpu", progress=False, watch=stop_at(4), **TINY)
+    (text.parent / "more.txt").unlink()
+    assert resumed(text).n_files is None
+
+
+def test_characters_are_counted_in_what_is_held_out(text):
+    found = train_from_file(text, text.parent / "small", device="cpu", progress=False, **TINY)
+    assert 0.9 * found.held_out_bytes < found.held_out_characters <= found.held_out_bytes
+
+
+def test_what_is_chosen_goes_before_what_a_preset_or_a_time_suggests(text, monkeypatch):
+    rates = [new_job(text, preset, None, choices).config.lr for preset in ("llama", None) for choices in ({}, {"lr": 0.01})]
+    assert rates == [PRESETS_RATE, 0.01, TrainConfig(lr=4e-3).lr, 0.01]
+    (text.parent / "long.txt").write_text("It is a line of few words.\n" * 3000)
+    sizes = []
+    monkeypatch.setattr("tlm_book.training.job.fit_time", lambda n, aim, its, model_of, config, *rest: sizes.append(len(its)) or (its[-1], config, len(sizes) > 2))
+    aim = Aim(0.5)
+    jobs = [new_job(text.parent / "long.txt", None, None, choices, aim) for choices in ({"d_model": 32}, {"token_noise": 0.0}, {"lr": 0.01})]
+    assert sizes == [1, 3, 3] and [job.minutes for job in jobs] == [None, None, 0.5]  # the last was fitted
+
+
+def test_a_model_in_half_precision_goes_on_in_single(tmp_path):
+    model, words = TransformerLM(Config(257, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=8)).bfloat16(), Tokenizer([])
+    begin_with(tmp_path, (model, words), 8)
+    begun, _ = begun_with(tmp_path)
+    assert {w.dtype for w in begun.parameters()} == {torch.float32} and {w.dtype for w in model.parameters()} == {torch.bfloat16}
+
+
 def test_a_run_that_goes_on_from_a_model_is_gentle(text, tmp_path):
     train_files(text, tmp_path / "first", device="cpu", progress=False, **TINY)
     train_files(None, tmp_path / "more", begin=tmp_path / "first", device="cpu", progress=False, steps=2, batch_size=2, context=12)
@@ -777,6 +906,48 @@ def test_the_speed_is_that_of_the_steps_since_the_run_was_taken_up(tmp_path):
     tokens = torch.arange(40) % 5
     found = report(tmp_path, 2, tokens, tokens, 40, Result(model, log, 2.0, 6), TrainConfig(steps=10, warmup=1, batch_size=3), 0)
     assert found.tokens_per_second == (10 - 6) * 3 * 4 / 2.0 and found.best_step == 1
+
+
+def test_the_tables_count_no_more_than_they_are_said_to(tmp_path, monkeypatch):
+    model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
+    result = Result(model, [{"step": 1, "lr": 0.1, "loss": 1.0, "held_out": 1.0}], 2.0)
+    known, held_out = torch.tensor([*[0, 1] * 20, *[4] * 40]), torch.arange(40) % 2
+    monkeypatch.setattr(running, "COUNTED", 40)
+    found = report(tmp_path, 2, known, held_out, 40, result, TrainConfig(steps=1, warmup=0), 0)
+    assert found.unigram == unigram(known[:40], held_out, 5) != unigram(known, held_out, 5) and found.train_tokens == 80
+
+
+REPORT = RunReport(Path("m"), 3, 1000, 100, 250, 1234, 10, 8, 2.0, 2.0, 1.9, 3.0, 1234.6, 0.256, held_out_characters=200)
+
+
+def test_a_report_names_the_first_rival_that_is_as_good():
+    said = str(REPORT).splitlines()
+    assert [line.split(":")[0] for line in said[-3:]] == ["note", "speed", "files"]
+    assert said[-3] == "note: the trigram (Kneser–Ney) model is as good or better; more text or more steps may help"
+    assert said[-2] == "speed: 1,235 tokens per second, 26 % of what products of large matrices reach here"
+    assert "note:" not in str(dataclasses.replace(REPORT, loss=1.89))
+
+
+def test_a_report_has_its_losses_in_three_units():
+    assert REPORT.bits_per_byte(2.0) == pytest.approx(2 * 100 / 250 / math.log(2)) and REPORT.bits_per_character(2.0) == pytest.approx(2 * 100 / 200 / math.log(2))
+    rows = [line.split()[-3:] for line in str(REPORT).splitlines() if line.startswith("  ")]
+    assert rows[0] == ["2.000", "1.154", "1.443"] and len(rows) == 4
+    with pytest.raises(ValueError, match="held_out_characters: got None"):
+        dataclasses.replace(REPORT, held_out_characters=None).bits_per_character(2.0)
+
+
+@pytest.mark.parametrize(("n_files", "words"), [(None, ""), (3, ""), (1, "(one file, cut into documents"), (2, "(2 files, cut into documents")])
+def test_a_report_says_why_there_are_more_documents_than_files(n_files, words):
+    said = str(dataclasses.replace(REPORT, n_files=n_files))
+    assert ("cut into documents" in said) == bool(words) and words in said
+
+
+def test_what_is_chosen_for_the_book_goes_before_its_recipe(monkeypatch):
+    asked = []
+    monkeypatch.setattr(running, "train_and_save", lambda texts, out, size, config, **options: asked.append(config) or REPORT)
+    train_book("new", steps=100)
+    train_book("new", steps=100, lr=0.01, schedule="linear")
+    assert [(c.lr, c.min_lr, c.schedule, c.warmup) for c in asked] == [(1.5e-3, 0.1, "cosine", 10), (0.01, 0.1, "linear", 10)]
 
 
 def test_only_the_first_process_says_that_it_stops(usual_ctrl_c, monkeypatch, capsys):

@@ -11,8 +11,10 @@ import team
 import torch
 from safetensors.torch import load_file
 
+from tlm_book.scaling import Cost, kept_per_token, training_cost
 from tlm_book.tokenization import documents
 from tlm_book.training import checkpoints, distributed
+from tlm_book.transformer_lm import Config, count_parameters
 
 HERE = Path(__file__).parents[1] / "support"
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -104,3 +106,27 @@ def test_all_processes_take_the_text_of_the_first(monkeypatch):
     monkeypatch.setattr(distributed.distributed, "broadcast_object_list", lambda texts, src: texts.__setitem__(0, f"that of {src}"))
     assert distributed.DistContext(rank=1, world_size=2).from_first("my own") == "that of 0"
     assert distributed.DistContext().from_first("my own") == "my own"
+
+
+# What a run costs
+
+
+def test_a_cost_is_said_in_hours_and_gigabytes():
+    said = str(Cost(1234, 1.5e15, 9000.0, {"weights": 4e9, "activations": 5e8}))
+    assert said.splitlines() == ["1,234 weights, 1.5e+15 operations, 2.5 hours", "  weights           4.00 GB", "  activations       0.50 GB"]
+
+
+@pytest.mark.parametrize(("vocab_size", "width", "largest"), [(50_000, 8, "all else"), (50, 64, "a block")])
+def test_a_device_has_its_share_and_gathers_a_block_or_all_else(vocab_size, width, largest):
+    config = Config(vocab_size, d_model=width, d_ff=width, n_layers=3, n_heads=2, max_len=8)
+    P = count_parameters(config)
+    block = count_parameters(config.replace(n_layers=4)) - P
+    memory = training_cost(config, 1e6, devices=4, parallel="fsdp", mfu=1.0).memory
+    assert (memory["weights"], memory["gradients"], memory["optimizer"]) == (P, P, 2 * P)
+    assert (P - 3 * block > block) == (largest == "all else") and memory["gathered"] == 4 * max(block, P - 3 * block)
+    assert "gathered" not in training_cost(config, 1e6, devices=4).memory
+
+
+def test_a_window_that_holds_the_whole_text_costs_nothing():
+    config = Config(50, d_model=16, d_ff=16, n_layers=2, n_heads=2, max_len=8)
+    assert kept_per_token(config.replace(window=8)) == kept_per_token(config) < kept_per_token(config.replace(window=7))

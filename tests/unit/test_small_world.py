@@ -112,6 +112,7 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "no capital": ("anna was in the kitchen.", "anna was in the kitchen.", "grammar", "capital"),
     "a wrong preposition": ("Anna was at the kitchen.", "Anna was at the kitchen.", "grammar", "nowhere"),
     "a wrong article": ("Anna was in the kitchen. Anna had an key.", "Anna had an key.", "grammar", "article"),
+    "a wrong article before u": ("Anna was at the mill. Anna had a umbrella.", "Anna had a umbrella.", "grammar", "article"),
     "another wrong article": ("Anna was at the mill. Anna had a hourglass.", "Anna had a hourglass.", "grammar", "article"),
     "no such sentence": ("Anna was in the kitchen. Anna sang.", "Anna sang.", "grammar", "no such"),
     "half a sentence": ("Anna was in the", "Anna was in the", "grammar", "no such"),
@@ -179,6 +180,10 @@ FAULTS = {  # a story, the sentence that does not belong, what kind of fault, a 
     "two storms": ("It was raining. It began to snow.", "It began to snow.", "world", "raining"),
     "no rain": ("It was snowing. The rain stopped.", "The rain stopped.", "world", "not raining"),
     "back in time": ("Evening came. Noon came.", "Noon came.", "world", "evening"),
+    "the same time again": ("Evening came. Evening came.", "Evening came.", "world", "evening already"),
+    "a wish that was fulfilled": ("Anna was at the mill. A key lay at the mill. Anna wanted the key. Anna took the key. Now Anna had the key at last.\nWhat did Anna want? The key.",
+                                  "What did Anna want? The key.", "grammar", "no answer"),
+    "before the first place": ("Anna was at the mill.\nWhere was Anna before the mill? At the mill.", "Where was Anna before the mill? At the mill.", "grammar", "no answer"),
     "which she": ("Anna was at the mill. Eva was at the mill. Anna met Eva there. She had a key.", "She had a key.", "grammar", "Anna and Eva"),
     "which he": ("Anna was at the mill. He had a key.", "He had a key.", "grammar", "nobody"),
     "nothing before": ("Before that, Anna had gone to the mill.", "Before that, Anna had gone to the mill.", "world", "precede"),
@@ -204,6 +209,17 @@ def test_faults_stand_in_the_order_of_the_text():
     assert [fault.sentence for fault in verdict.faults] == [*sentences[1:], "Where was Ben? In the barn.", "Where was Anna? In the attic."]
     assert [fault.kind for fault in verdict.faults] == ["grammar", "world", "grammar", "world", "grammar", "answer"]
     assert (verdict.sentences, verdict.asked, verdict.askable) == (7, 2, 1)
+
+
+def test_a_missing_space_is_a_fault_beside_those_before_it():
+    verdict = small_world.proofread("Anna was in the kitchn.Anna was at the mill.")
+    assert [fault.why for fault in verdict.faults][1:] == ["sentences are one space apart"] and verdict.count("grammar") == 2
+
+
+def test_where_somebody_was_before_the_place_to_which_they_came_back_can_be_asked():
+    world = World().after(w.Stays("Anna", "mill")).after(w.Goes("Anna", "hill")).after(w.Goes("Anna", "mill"))
+    assert ("before that place", ("Anna", "mill")) in questions.askable(world)
+    assert questions.answer("Where was Anna before the mill?", world) == "On the hill."
 
 
 ANNA = [w.Stays("Anna", "mill"), w.Stays("Ben", "mill"), w.Lies("box", "mill"), w.Lies("key", "mill")]
@@ -245,6 +261,16 @@ def test_a_seed_is_a_whole_number_of_any_kind(write):
     if is_rhymes:
         with pytest.raises(ValueError, match="seed: got -1, want at least 0"):
             write(3, -1)
+
+
+def test_rhymes_are_charms_lists_and_stories():
+    texts = corpora.rhymes(60)
+    kinds = [sum(words in text for text in texts) for words in ("To the ", " sang: ")]
+    assert all(count > 5 for count in [*kinds, len(texts) - sum(kinds)])
+
+
+def test_an_english_word_that_ends_with_a_vowel_and_y_only_takes_an_s():
+    assert [corpora.with_s(word) for word in ("boy", "play", "story", "try")] == ["boys", "plays", "stories", "tries"]
 
 
 def test_a_french_sentence_that_is_not_split_into_words_has_no_part():
