@@ -196,8 +196,9 @@ def test_it_goes_on_from_what_it_kept():
 def test_strangers_are_refused():
     with pytest.raises(ValueError, match="params: got a parameter of shape"):
         Muon([torch.nn.Parameter(torch.ones(3))])
-    with pytest.raises(ValueError, match="rows: got"):
-        Muon([torch.nn.Parameter(torch.ones(3, 2))], rows=(2, 2))
+    for rows in ((2, 2), (1, 1)):
+        with pytest.raises(ValueError, match="rows: got .*, want the sum 3"):
+            Muon([torch.nn.Parameter(torch.ones(3, 2))], rows=rows)
     w = torch.nn.Parameter(torch.ones(2))
     with pytest.raises(ValueError):
         Together(torch.optim.SGD([w], lr=1.0)).load_state_dict({"parts": []})
@@ -209,8 +210,14 @@ def test_a_matrix_without_a_gradient_stays_as_it_is():
     assert torch.equal(W, torch.ones(2, 3))
 
 
-def test_neither_part_decays():
+def test_a_step_returns_the_loss_of_its_closure():
+    both = muon_for(model(), 0.01, 0.001)
+    assert both.step(lambda: 3.0) == 3.0 and both.parts[0].step(lambda: 2.0) == 2.0 and both.step() is None
+
+
+def test_each_part_has_its_rate_and_neither_decays():
     from tlm_book.transformer_lm import Config, TransformerLM
 
     together = muon_for(TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4)), 0.02, 0.003)
     assert {group["weight_decay"] for group in together.param_groups} == {0.0}
+    assert {("rows" in group, group["lr"], group.get("betas")) for group in together.param_groups} == {(True, 0.02, None), (False, 0.003, (0.9, 0.99))}
