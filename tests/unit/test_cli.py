@@ -62,7 +62,7 @@ def test_train_shows_progress(text, tmp_path):
     assert run.returncode == 0 and "4/4" in run.stderr and "4/4" not in run.stdout
     first = run.stderr.splitlines()[:3]  # what is to be done, before it is begun
     assert [line.split(":")[0] for line in first] == ["text", "model", "run"] and first[2].startswith("run: 4 steps of 2 windows, which read the text 0.0 times over")
-    assert "1 blocks of width 16, windows of 16 tokens out of 280" in first[1], first
+    assert "1 block of width 16, windows of 16 tokens out of 280" in first[1], first
 
 
 def test_generate_is_reproducible(trained):

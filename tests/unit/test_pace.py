@@ -396,6 +396,7 @@ def test_what_will_be_done_is_said_before_it_begins(capsys):
     text, its_model, its_run = outline(config, model, 400, 1060).splitlines()
     assert text == "text: 400 tokens to train on, 1,060 held out" and its_run == "run: 50 steps of 2 windows, which read the text 2.0 times over"
     assert its_model == f"model: {count_parameters(model):,} weights: 2 blocks of width 8, windows of 8 tokens out of 20"
+    assert "1 block of width 8" in outline(config, dataclasses.replace(MODEL, n_layers=1), 400, 1060)
     assert outline(config, model, 80, 9, 1.0).endswith("read the text 10 times over, fitted to 1 minute (another time: --minutes; a number of steps: --steps)")
     assert pace_of(config, model, 400, 1060, True).of_measurement == pytest.approx(2 / 3 * 1060 / 16)  # a step reads 16 tokens, forwards and backwards
     assert capsys.readouterr().err == outline(config, model, 400, 1060) + "\n"

@@ -36,6 +36,7 @@ from tlm_book.training.config import TrainConfig, sizes_up_to
 from tlm_book.training.data import is_held_out
 from tlm_book.training.step import learning_rate
 from tlm_book.training.text import (
+    blocks,
     cut,
     read_text,
     stream_documents,
@@ -147,6 +148,12 @@ def test_the_place_of_a_bad_byte_is_counted_from_the_beginning_of_the_file(tmp_p
     file.write_bytes(b"one two three four \xff five")
     with pytest.raises(ValueError, match="the byte 0xff at position 19 of"):
         list(stream_documents([file], block=8))
+
+
+def test_a_mark_of_byte_order_is_left_out_at_the_start_of_a_file_only(tmp_path):
+    """Within the text the character means something else, even where a block begins."""
+    (tmp_path / "text.txt").write_text("\ufeffone \ufefftwo", encoding="utf-8")
+    assert ["".join(blocks(tmp_path / "text.txt", size)) for size in (7, 100)] == ["one \ufefftwo"] * 2
 
 
 def test_files_in_hidden_folders_are_no_text(tmp_path):

@@ -65,15 +65,15 @@ class Tokens:
         """The text of the tokens; bytes that form no character become U+FFFD. Errors as in `decode_bytes`. (T-decoding)"""
         return self.decode_bytes(tokens).decode("utf-8", errors="replace")
 
-    def check_same(self, other: "Tokens") -> None:
-        """Check that every token is the same in both, so that each may decode the other's tokens; else a ValueError names the first difference.
+    def check_same(self, other: "Tokens", argument: str = "other") -> None:
+        """Check that every token is the same in both, so that each may decode the other's tokens; else a ValueError names `argument` and the first difference.
 
         TypeError for an object without tokens."""
-        expects_kind("other", other, Tokens, "a Vocabulary or Tokenizer")
-        expects(len(self) == len(other), "other", f"{len(other)} tokens", f"{len(self)} tokens")
+        expects_kind(argument, other, Tokens, "a Vocabulary or Tokenizer")
+        expects(len(self) == len(other), argument, f"{len(other)} tokens", f"{len(self)} tokens")
         for token in range(len(self)):
             if self._known_as(token) != other._known_as(token):
-                refuse("other", f"token {token} = {other._shown(token)}", self._shown(token))
+                refuse(argument, f"token {token} = {other._shown(token)}", self._shown(token))
 
     def _known_as(self, token: int) -> tuple[bytes, bool]:
         return self._bytes[token], token in self.specials.values()

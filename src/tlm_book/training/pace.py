@@ -229,7 +229,7 @@ def outline(config: TrainConfig, model_config: Config, n_known: int, n_held_out:
     fitted = "" if minutes is None else f", fitted to {minutes:g} minute{'' if minutes == 1 else 's'} (another time: --minutes; a number of steps: --steps)"
     lines = [
         f"text: {n_known:,} tokens to train on, {n_held_out:,} held out",
-        f"model: {count_parameters(c):,} weights: {c.n_layers} blocks of width {c.d_model}, windows of {c.max_len} tokens out of {c.vocab_size:,}",
+        f"model: {count_parameters(c):,} weights: {c.n_layers} block{'' if c.n_layers == 1 else 's'} of width {c.d_model}, windows of {c.max_len} tokens out of {c.vocab_size:,}",
         f"run: {config.steps:,} steps of {config.batch_size} windows, which read the text {times} times over{fitted}",
     ]
     return "\n".join(lines)

@@ -285,7 +285,7 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
         with new_file(folder / TOKENIZER) as file:
             (own or Tokenizer.train(some, job.size.vocab_size, pattern=pattern)).save(file)
     elif given is not None:
-        given.check_same(tokenizer_in(folder / TOKENIZER))
+        tokenizer_in(folder / TOKENIZER).check_same(given, "tokenizer")
     words: Any = begun[1] if begun else tokenizer_in(folder / TOKENIZER)
     for name in ("held_out", "train"):
         if not (folder / f"{name}.tokens").exists():

@@ -39,7 +39,7 @@ def decoded(data: bytes, path: Path, first: int = 0) -> str:
         place = first + error.start
         bad = f"the byte 0x{data[error.start]:02x} at position {place} of {str(path)!r}, which is not UTF-8"
         raise ValueError(f"path: got {bad}; want a text file in UTF-8") from error
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return (text if first else text.removeprefix("\ufeff")).replace("\r\n", "\n")
 
 
 def split_text(text: str, size: int = 4000) -> list[str]:
