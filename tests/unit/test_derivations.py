@@ -628,6 +628,11 @@ class Unmasked(CrossAttention):
         return super().attend(x, keys, values, key_mask, False)
 
 
+class Gathering(CrossAttention):
+    def attend(self, x, keys, values, key_mask=None, causal=False):
+        return super().attend(x.flip(-2), keys, values, key_mask, causal)
+
+
 def with_parts(block: nn.Module, **parts: nn.Module) -> nn.Module:
     for name, part in parts.items():
         block.set_submodule(name.replace("__", "."), part)
@@ -637,6 +642,7 @@ def with_parts(block: nn.Module, **parts: nn.Module) -> nn.Module:
 CROSS = EncoderDecoderConfig(7, d_model=D, d_ff=6, n_layers=1, n_heads=2, max_len=9, dropout=0.3)
 CROSS_PARTS = {
     "self-attention of another type": dict(self_attention=Unmasked(D, 2)),
+    "cross-attention of another type": dict(cross_attention=Gathering(D, 2)),
     "queries that see one another": dict(cross_attention__query=Subclass(D, D)),
     "random values of the memory": dict(cross_attention__value=nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5))),
     "random keys of the memory": dict(cross_attention__key=nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5))),
@@ -660,6 +666,18 @@ def test_a_random_memory_is_not_fixed():
     assert derive(model).autoregressive and torch.allclose(model(source, target)[:3], model(source, target[:3]))
     model.encoder.train()
     assert derive(model).kind is Kind.UNPROVED and not torch.allclose(model(source, target)[:3], model(source, target[:3]))
+    model.encoder[0].dropout.p = 0.0
+    assert derive(model).autoregressive
+
+
+@pytest.mark.parametrize("name", ["dropout", "decoder.0.dropout"])
+def test_dropout_of_the_target_alone_is_random_too(name):
+    model = EncoderDecoder(CROSS).eval()
+    assert derive(model).autoregressive
+    model.get_submodule(name).train()
+    assert derive(model).kind is Kind.UNPROVED
+    model.get_submodule(name).p = 0.0
+    assert derive(model).autoregressive
 
 
 @pytest.mark.parametrize("register", [nn.modules.module.register_module_forward_hook, nn.modules.module.register_module_forward_pre_hook])

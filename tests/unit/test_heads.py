@@ -1,5 +1,6 @@
 """What heads do: the shipped model of rhymes is what its code makes, and what is knocked out is out everywhere."""
 
+import copy
 import json
 from importlib import resources
 
@@ -44,6 +45,9 @@ def test_training_repeats_itself(tmp_path):
     folders = [heads.train_rhymes(tmp_path / name, n_steps=2, progress=False, n_texts=50) for name in "ab"]
     first, second = (training.load(folder)[0].state_dict() for folder in folders)
     assert all(torch.equal(w, second[name]) for name, w in first.items())
+    assert [json.loads(line)["step"] for line in (folders[0] / "log.jsonl").read_text(encoding="utf-8").splitlines()] == [2]
+    shipped, made = (json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"] for folder in (FOLDER, folders[0]))
+    assert shipped | {"steps": 2, "warmup": 2} == {name: made[name] for name in shipped}
     with pytest.raises(FileExistsError, match="out: got"):
         heads.train_rhymes(tmp_path / "a", n_steps=2, progress=False)
 
@@ -77,6 +81,15 @@ def test_a_model_with_heads_knocked_out_is_a_model(shipped):
     other = heads.knock_out(shipped[0], (0, 1), (1, 3))
     assert derive(other).autoregressive
     assert other.unembedding.weight is other.embedding.table.weight  # still tied
+
+
+def test_rows_of_another_type_are_knocked_in(shipped):
+    model, tokenizer = shipped
+    texts = heads.said_twice(heads.word_tokens(tokenizer), 5, 3, tokenizer.start)
+    rows = heads.mean_rows(model, texts)
+    wide, low = copy.deepcopy(model).double(), copy.deepcopy(model).bfloat16()
+    assert torch.allclose(heads.knock_out(wide, (1, 2), rows=rows)(texts), heads.knock_out(model, (1, 2), rows=rows)(texts).double(), rtol=0, atol=1e-4)
+    assert heads.knock_out(low, (1, 2), rows=rows)(texts).dtype == torch.bfloat16
 
 
 def test_scores_of_a_batch_are_means_over_texts(shipped):

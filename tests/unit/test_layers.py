@@ -168,11 +168,12 @@ def test_a_row_that_sees_nothing_has_weights_0(causal):
 
 @pytest.mark.parametrize(("of", "config"), [(EncoderDecoder, EncoderDecoderConfig), (TransformerLM, Config)])
 @pytest.mark.parametrize(("scaled", "size"), [(True, 64**-0.5), (False, 0.02)])
-def test_drawing_anew_leaves_a_shared_table_its_size(of, config, scaled, size):
+def test_drawing_anew_leaves_a_shared_table_its_size_and_biases_0(of, config, scaled, size):
     torch.manual_seed(0)
-    model = of(config.vaswani(300, d_model=64, d_ff=8, n_layers=1, n_heads=2, embed_scale=scaled))
+    model = of(config.vaswani(300, d_model=64, d_ff=8, n_layers=1, n_heads=2, qkv_bias=True, embed_scale=scaled))
     for _ in range(2):
         assert 0.96 * size < model.unembedding.weight.std() < 1.04 * size
+        assert not any(w.any() for name, w in model.named_parameters() if name.endswith("bias"))
         model.initialize()
 
 

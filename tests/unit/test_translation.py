@@ -6,15 +6,20 @@ import torch
 
 from tlm_book.corpora import sentence_pairs
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from tlm_book.training import TrainConfig
+from tlm_book.training import TrainConfig, learning_rate, parameter_groups
 from tlm_book.translation import (
+    PADDING,
+    STOP,
     TranslationReader,
     Translator,
     WordList,
     beam_translations,
     greedy_search,
+    padded,
     train_translator,
+    translate,
     translate_all,
+    translation_loss,
 )
 
 SEARCHES = [greedy_search, beam_translations]
@@ -33,6 +38,14 @@ def test_the_weights_of_cross_attention_are_those_of_as_many_targets(rows, model
     with pytest.raises(ValueError, match=r"^target: got shape \(3, 3\), want as many sequences as source"):
         model.cross_attention_weights(SOURCE[:rows], SOURCE)
     assert model.cross_attention_weights(SOURCE, SOURCE[:, :2]).shape == (1, 3, 2, 2, 3)
+
+
+def test_no_block_looks_at_padding():
+    torch.manual_seed(0)
+    model = EncoderDecoder(EncoderDecoderConfig(11, d_model=8, d_ff=8, n_heads=2, n_layers=2, max_len=8)).double()
+    source = torch.nn.functional.pad(SOURCE, (0, 2))
+    A = model.cross_attention_weights(source, SOURCE, source != PADDING)
+    assert not A[..., 3:].any() and torch.allclose(A[..., :3], model.cross_attention_weights(SOURCE, SOURCE), rtol=0, atol=1e-12)
 
 
 def test_translations_are_without_dropout():
@@ -70,6 +83,33 @@ def test_as_many_words_may_be_asked_for_as_the_model_reads(model):
     assert torch.equal(greedy_search(model, SOURCE, max_new=8), greedy_search(model, SOURCE))
 
 
+def test_a_search_goes_from_marker_to_marker_as_one_would_by_hand():
+    """The likeliest word after those before it; with any markers, and source words that the target's language does not have."""
+    torch.manual_seed(0)
+    model = EncoderDecoder(EncoderDecoderConfig(11, source_vocab_size=20, d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8)).eval()
+    source = padded([[13, 14, 19], [16, 12], [15]])
+    real = source != PADDING
+    for start in (1, 5):
+        target = torch.full((3, 1), start)
+        for _ in range(8):
+            target = torch.cat((target, model(source, target, real)[:, -1:].argmax(-1)), dim=1)
+        written = target[:, 1:].tolist()
+        for stop in {*written[0], *written[2]}:
+            wanted = [row[: row.index(stop) + 1] if stop in row else row for row in written]
+            found = greedy_search(model, source, real, start=start, stop=stop)
+            assert torch.equal(found, padded(wanted, stop))
+            first = [best.tokens.tolist() for [best] in beam_translations(model, source, real, width=1, start=start, stop=stop)]
+            assert [row if row[-1:] == [stop] or len(row) == 8 else [*row, stop] for row in first] == wanted
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_sentence_among_longer_ones_is_translated_as_if_alone(width, model):
+    words = WordList(tuple("abcdefgh"))
+    translator, sentences = Translator(model, words, words), ["c", "d a", "b", "h e g a b c d", "f g"]
+    alone = [translate(translator, one, width=width) for one in sentences]
+    assert translate_all(translator, sentences, width=width) == alone and len({*alone}) > 1
+
+
 def test_a_length_penalty_reaches_the_beam(model):
     torch.manual_seed(1)
     model, words = EncoderDecoder(model.config).eval(), WordList(tuple("abcdefgh"))
@@ -92,3 +132,26 @@ def test_the_first_step_of_a_translator_has_the_first_rate_and_later_ones_the_be
     assert torch.equal(torch.get_rng_state(), state) and not any(part.training for model in made for part in model.modules())
     begun, once, twice, otherwise = (torch.nn.utils.parameters_to_vector(model.parameters()) for model in made)
     assert abs((once - begun).abs().max() - 0.01) < 1e-4 and not torch.equal(twice, otherwise)
+
+
+def test_a_translator_learns_as_one_would_by_hand():
+    """From its seed, with dropout, and with a loss in which padding has no part."""
+    pairs, sizes = sentence_pairs(20), {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "max_len": 16, "dropout": 0.2}
+    recipe = TrainConfig(steps=4, batch_size=4, lr=0.1, warmup=1, weight_decay=0.3, seed=7)
+    made = train_translator(pairs, recipe, **sizes)
+    sources = padded([made.french.encode(" ".join(pair.french)) for pair in pairs])
+    targets = padded([[*made.english.encode(" ".join(pair.english)), STOP] for pair in pairs])
+    torch.manual_seed(7)
+    model = EncoderDecoder(made.model.config)
+    optimizer = torch.optim.AdamW(parameter_groups(model, 0.3), betas=recipe.betas)
+    for step in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, recipe)
+        chosen = torch.randint(len(pairs), (4,))
+        source, target = (rows[:, : int((rows != PADDING).sum(-1).max())] for rows in (sources[chosen], targets[chosen]))
+        optimizer.zero_grad()
+        translation_loss(model, source, target).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimizer.step()
+    for name, w in model.state_dict().items():
+        assert torch.allclose(w, made.model.state_dict()[name], rtol=0, atol=1e-6), name
