@@ -4,6 +4,7 @@ Everything in float64, on one sequence and on batches, on torch's ordinary path 
 An unproved model is no claim; how many of those are refuted is counted, so that the test cannot pass by deriving nothing.
 """
 
+import dataclasses
 import functools
 import inspect
 import linecache
@@ -41,11 +42,12 @@ from tlm_book.feed_forward import (
     ACTIVATIONS,
     GATE_ACTIVATIONS,
     FeedForward,
+    GatedFeedForward,
     MixtureOfExperts,
 )
 from tlm_book.multi_head import CrossAttention, MultiHeadAttention
 from tlm_book.normalization import Normalization
-from tlm_book.positional_encoding import KINDS, PositionalEncoding
+from tlm_book.positional_encoding import KINDS, PositionalEncoding, Rotary
 from tlm_book.spec.operators import (
     is_autoregressive,
     is_equivariant,
@@ -880,5 +882,25 @@ def test_branches_lead_to_the_premises_and_end_at_the_last():
     assert str(derive(nn.Sequential(inner, nn.Tanh(), nn.Tanh(), nn.ReLU()))) == TREE
 
 
-def test_few_heads_are_all_named():
-    assert "[H_0, H_1, H_2]" in str(derive(nn.MultiheadAttention(6, 3))) and "[H_0, …, H_3]" in str(derive(nn.MultiheadAttention(8, 4)))
+@pytest.mark.parametrize("of", [nn.MultiheadAttention, MultiHeadAttention])
+def test_few_heads_are_all_named(of):
+    assert "[H_0, H_1, H_2]" in str(derive(of(6, 3))) and "[H_0, …, H_3]" in str(derive(of(8, 4)))
+
+
+def test_a_tree_names_the_choices_of_its_layers():
+    assert "scale), 3 rows each: " in str(derive(MultiHeadAttention(D, 2, window=3)))
+    assert "gelu(G) ⊙ U: " in str(derive(GatedFeedForward(D, 6, "gelu")))
+    assert "1 of 3 experts: " in str(derive(MixtureOfExperts(D, 6, 3, 1)))
+    assert all(str(derive(DecoderBlock(D, 2, 6, variant=variant))).startswith("DB: ") for variant in VARIANTS)
+
+
+@pytest.mark.parametrize("block", [DecoderBlock(D, 2, 6), CrossBlock(dataclasses.replace(CROSS, dropout=0.0))])
+def test_dropout_that_drops_nothing_stands_in_no_tree(block):
+    assert str(derive(block.train())) == str(derive(block.eval()))
+
+
+def test_what_stands_before_the_scores_is_looked_at():
+    make = lambda: MultiHeadAttention(D, 2, window=3, qk_norm=True, rotary=Rotary(D // 2, 9))
+    assert derive(make()).autoregressive
+    for name in ("query_norm", "key_norm", "rotary"):
+        assert derive(with_parts(make(), **{name: nn.Dropout(0.5)})).kind is Kind.UNPROVED, name

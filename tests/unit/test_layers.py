@@ -9,12 +9,14 @@ import torch
 
 from tlm_book.attention import attention
 from tlm_book.attention import attention_pattern as pattern
+from tlm_book.decoder_block import DecoderBlock
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.feed_forward import MixtureOfExperts
 from tlm_book.heads import logit_lens, mean_rows
 from tlm_book.inference.sampling import last_scores
 from tlm_book.inside import run_with_cache
 from tlm_book.loss import chunked_loss, weighted_loss
+from tlm_book.multi_head import CrossAttention
 from tlm_book.optimization import sharpness
 from tlm_book.positional_encoding import PositionalEncoding, sinusoidal_table
 from tlm_book.spec.attention import attention_pattern
@@ -120,8 +122,35 @@ def test_the_loss_of_balance_takes_one_row_and_refuses_none():
     torch.manual_seed(0)
     layer, x = MixtureOfExperts(4, 8, 3), torch.randn(4)
     assert torch.equal(layer.load_balancing_loss(x), layer.load_balancing_loss(x[None]))
+    assert layer.bfloat16().load_balancing_loss(x.bfloat16()).dtype == torch.float32
     with pytest.raises(ValueError, match="x: got no rows, want at least one"):
-        layer.load_balancing_loss(torch.randn(0, 4))
+        layer.load_balancing_loss(torch.randn(0, 4).bfloat16())
+
+
+def test_the_weights_of_experts_are_not_rounded_under_autocast():
+    torch.manual_seed(0)
+    layer, x = MixtureOfExperts(4, 8, 3), torch.randn(50, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        weights, _ = layer.route(x)
+        assert weights.dtype == torch.float32 and (weights.sum(-1) - 1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(("norm", "variant"), [("pre", "sequential"), ("pre", "parallel"), ("post", "sequential")])
+@pytest.mark.parametrize("silent", ["attention.out", "feed_forward.down"])
+def test_dropout_acts_on_what_each_layer_adds(norm, variant, silent):
+    """With p = 1/2 each number is dropped or doubled."""
+    torch.manual_seed(0)
+    block, x = DecoderBlock(8, 2, 12, norm=norm, variant=variant, dropout=0.5).double(), torch.randn(3, 5, 8, dtype=torch.double)
+    block.norm_attention = block.norm_feed_forward = torch.nn.Identity()
+    for w in block.get_submodule(silent).parameters():
+        torch.nn.init.zeros_(w)
+    share = (block.train()(x) - x) / (block.eval()(x) - x)
+    assert share.round(decimals=6).unique().tolist() == [0.0, 2.0]
+
+
+def test_values_are_as_wide_as_keys_unless_asked_otherwise():
+    for d_key, d_value, width in ((None, None, 4), (3, None, 3), (3, 5, 5)):
+        assert CrossAttention(8, 2, d_key, d_value).spec_weights()["W_V"].shape == (2, 8, width)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.float16])
@@ -175,6 +204,11 @@ def test_drawing_anew_leaves_a_shared_table_its_size_and_biases_0(of, config, sc
         assert 0.96 * size < model.unembedding.weight.std() < 1.04 * size
         assert not any(w.any() for name, w in model.named_parameters() if name.endswith("bias"))
         model.initialize()
+
+
+def test_a_batch_without_texts_has_no_scores():
+    model = TransformerLM(Config.gpt2(11, **SMALL))
+    assert model(torch.zeros(0, 3, dtype=torch.long)).shape == (0, 3, 11)
 
 
 def test_experts_of_a_model_begin_as_its_linear_layers_do():

@@ -54,10 +54,17 @@ def test_two_products_turn_the_rows(layout):
     module, x = Rotary(6, 20, layout=layout).double(), torch.randn(2, 3, 5, 6, dtype=torch.double)
     for at in (0, 4, slice(2, 7), torch.tensor([3, 1, 4, 1, 19]), torch.randint(20, (2, 1, 5))):
         c, s = module.factors(5, at)
-        assert c.shape == s.shape and torch.allclose(x * c + module.swapped(x) * s, module(x, at), atol=1e-14)
+        assert c.shape == s.shape and torch.allclose(x * c + module.swapped(x) * s, module(x, at), rtol=0, atol=1e-14)
     assert torch.equal(module.swapped(module.swapped(x)), x) and not torch.equal(module.swapped(x), x)
     with pytest.raises(ValueError, match="at: got 16, want 5 positions from 0 to 19"):
         module.factors(5, 16)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@pytest.mark.parametrize("scaling", [None, RopeScaling("linear", 3.0), RopeScaling("llama3", 3.0, original_max_len=30)])
+def test_it_turns_as_the_specification_does_with_its_settings(layout, scaling):
+    module, x = Rotary(8, 40, 100.0, layout, scaling).double(), torch.randn(40, 8, dtype=torch.double)
+    assert np.abs(module(x).numpy() - rotary(x.numpy(), np.arange(40), **module.spec_settings())).max() < 1e-12
 
 
 def test_the_tables_are_not_rounded_with_the_model():

@@ -192,6 +192,30 @@ def test_results_are_looked_at_too():
             known(torch.ones(2))
 
 
+def test_a_result_that_cannot_be_known_is_looked_at_each_time():
+    results = [[1], [1] * 33, ["a"] * 33]
+
+    def source(n: int) -> list[int]:
+        return results.pop(0)
+
+    known = signatures._once(source, lambda function: jaxtyped(function, typechecker=signatures.checked))
+    assert known(0) == [1] and len(known(0)) == 33
+    with pytest.raises(TypeCheckError, match="return"):
+        known(0)
+
+
+def test_functions_made_in_one_place_have_the_check_of_their_own_types():
+    def made(kind: type) -> Callable:
+        def takes(x: kind) -> None: ...
+
+        return signatures.checked(takes)
+
+    made(int)(3)
+    made(str)("3")
+    with pytest.raises(TypeCheckError):
+        made(str)(3)
+
+
 def test_switched_off_it_stays_out_of_a_graph():
     rotary, before = Rotary(4, 9), jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
