@@ -254,7 +254,7 @@ def shaped(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _may_be_none(parameter: inspect.Parameter) -> bool:
-    return parameter.default is not parameter.empty or type(None) in typing.get_args(parameter.annotation)
+    return parameter.default is None or type(None) in typing.get_args(parameter.annotation)
 
 
 # What an annotation wants

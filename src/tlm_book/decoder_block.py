@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_one_of, expects_shape
+from tlm_book.checks import expects, expects_numbers, expects_one_of, expects_shape
 from tlm_book.derivation import (
     Derivation,
     add,
@@ -83,6 +83,7 @@ class DecoderBlock(nn.Module):
         rotary: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        expects_numbers(dropout=dropout)
         expects_one_of("norm", norm, NORMS)
         expects_one_of("norm_kind", norm_kind, NORM_KINDS)
         expects_one_of(

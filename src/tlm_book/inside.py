@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_kind, refuse
+from tlm_book.checks import expects, expects_kind, expects_several, refuse
 
 __all__ = ["names_inside", "run_with_cache", "run_with_hooks"]
 
@@ -46,7 +46,9 @@ OF_ATTENTION = ("queries", "keys", "values", "scores", "masked_scores", "weights
 
 
 def _places(model: Any) -> dict[str, Place]:
-    """{name: the place of that result}, in the order of the run."""
+    """{name: the place of that result}, in the order of the run; TypeError for another kind of model."""
+    ours = all(hasattr(model, part) for part in ("embedding", "position", "blocks", "norm", "unembedding"))
+    expects(ours, "model", type(model).__name__, "a TransformerLM", TypeError)
     found: dict[str, Place] = {"embedding": (model.embedding, RESULT), "position": (model.position, RESULT)}
     for l, block in enumerate(model.blocks):
         of_block = _places_of_block(block)
@@ -80,6 +82,7 @@ def _chosen(argument: str, patterns: Iterable[str], known: Iterable[str]) -> dic
     """{name: the patterns that chose it, in their order}; ValueError for a pattern that chooses nothing."""
     found: dict[str, list[str]] = {}
     for pattern in patterns:
+        expects_kind(argument, pattern, str, "names")
         names = fnmatch.filter(known, pattern)
         if not names:
             near = difflib.get_close_matches(pattern, list(known), n=1, cutoff=0.0)
@@ -107,7 +110,8 @@ def run_with_cache(
     does not have and for a hook that returns another shape, TypeError for one that does not return a tensor; otherwise the errors of the model.
     """
     places, hooks = _places(model), _hooks(hooks)
-    wanted = ["*"] if names is None else [names] if isinstance(names, str) else list(names)
+    wanted = ["*"] if names is None else [names] if isinstance(names, str) else names
+    expects_several("names", wanted, "a name or several, or None")
     kept = _chosen("names", wanted, places)
     hooked = _chosen("hooks", hooks, places)
     cache = Cache()

@@ -8,12 +8,7 @@ from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
-from tlm_book.checks import (
-    expects,
-    expects_mask,
-    expects_positive,
-    expects_shape,
-)
+from tlm_book.checks import expects, expects_mask, expects_positive, expects_shape
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -383,6 +378,8 @@ def windowed_attention(
     """
     n, w = q.shape[-2], window
     expects_positive(window=window)
+    expects_shape("k", k, (n, None))
+    expects_shape("v", v, (n, None))
     if n <= w:
         return fused_attention(q, k, v, True, scale)
     ones = lambda n, m: torch.ones(n, m, dtype=torch.bool, device=q.device)

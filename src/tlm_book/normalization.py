@@ -7,7 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_one_of, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_numbers,
+    expects_one_of,
+    expects_positive,
+    expects_shape,
+)
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
 
 EPS_MODES = ("outside", "inside", "none")
@@ -45,6 +51,7 @@ class Normalization(nn.Module):
         super().__init__()
         expects_positive(d_model=d_model)
         expects_one_of("eps_mode", eps_mode, EPS_MODES)
+        expects_numbers(eps=eps)
         expects(eps >= 0, "eps", eps, "a number ≥ 0")
         self.weight = nn.Parameter(torch.ones(d_model))  # a
         self.bias = nn.Parameter(torch.zeros(d_model))  # b
@@ -98,6 +105,7 @@ class RMSNorm(nn.Module):
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
         super().__init__()
         expects_positive(d_model=d_model)
+        expects_numbers(eps=eps)
         expects(eps >= 0, "eps", eps, "a number ≥ 0")
         self.weight = nn.Parameter(torch.ones(d_model))  # a
         self.eps = eps

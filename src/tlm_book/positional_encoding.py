@@ -19,7 +19,10 @@ from tlm_book.checks import (
     expects_one_of,
     expects_positive,
     expects_shape,
+    expects_switches,
+    expects_whole,
     plain_fields,
+    refuse,
     with_suggestions,
 )
 from tlm_book.derivation import Derivation, Kind, primitive, register_rule
@@ -69,6 +72,8 @@ class PositionalEncoding(nn.Module):
         super().__init__()
         expects_positive(max_len=max_len, d_model=d_model)
         expects_one_of("kind", kind, KINDS)
+        expects_whole(start=start)
+        expects_switches(halves=halves)
         self.max_len, self.d_model, self.kind = max_len, d_model, kind
         self.start, self.halves = start, halves
         if kind in ("none", "rotary"):
@@ -190,6 +195,9 @@ class Rotary(nn.Module):
         if self.cos.is_meta and not x.is_meta:
             self._fill(x)
         n = x.shape[-2]
+        if isinstance(at, Tensor) and (at.dtype == torch.bool or at.shape[-1:] != (n,)):
+            came = f"{at.dtype} of shape {tuple(at.shape)}"
+            refuse("at", came, f"whole numbers, {n} in a row")
         if self.layout == "halves" or torch.compiler.is_compiling():
             c, s = self.factors(n, at)
             return torch.addcmul(x * c, self.swapped(x), s).to(x.dtype)
@@ -228,7 +236,7 @@ class Rotary(nn.Module):
             return self.cos[at], self.sin[at]
         rows = at if isinstance(at, slice) else slice(at, at + n)
         cos, sin = self.cos[rows], self.sin[rows]
-        fits = len(cos) == n and (isinstance(at, slice) or at >= 0)
+        fits = len(cos) == n and (rows.start or 0) >= 0
         if not fits:  # build the message only when it is needed
             wants = f"{n} positions from 0 to {self.max_len - 1}"
             expects(False, "at", at, wants)

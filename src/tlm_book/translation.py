@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from tlm_book.checks import (
     expects,
     expects_kind,
+    expects_numbers,
+    expects_one_of,
     expects_positive,
     expects_several,
     expects_tokens,
@@ -174,6 +176,7 @@ def train_translator(
     for name in ("token_noise", "activation_checkpointing", "compile"):
         got = getattr(recipe, name)
         expects(not got, f"recipe.{name}", got, "none: a translator learns without it")
+    expects_one_of("recipe.products", recipe.products, ("auto",))  # torch's own
     French, English = (
         WordList(tuple(sorted({word for side in sides for word in side})))
         for sides in ([p.french for p in pairs], [p.english for p in pairs])
@@ -343,10 +346,12 @@ def translate_all(
 
     ValueError for a sentence that has no word, a word that is not in the list, more
     words than the model's max_len, or a width or penalty out of range; TypeError for
-    anything but text.
+    anything but text, a whole width and a number.
     """
     expects_several("sentences", sentences, "a list of str", Sequence)
     expects(len(sentences) > 0, "sentences", "none", "at least one")
+    expects_positive(width=width)
+    expects_numbers(length_penalty=length_penalty)
     fine = 0 <= length_penalty < float("inf")
     expects(fine, "length_penalty", length_penalty, "a finite number ≥ 0")
     rows = [translator.french.encode(sentence) for sentence in sentences]
