@@ -195,7 +195,8 @@ class Rotary(nn.Module):
         if self.cos.is_meta and not x.is_meta:
             self._fill(x)
         n = x.shape[-2]
-        if isinstance(at, Tensor) and (at.dtype == torch.bool or at.shape[-1:] != (n,)):
+        whole = (torch.int64, torch.int32)
+        if isinstance(at, Tensor) and (at.dtype not in whole or at.shape[-1:] != (n,)):
             came = f"{at.dtype} of shape {tuple(at.shape)}"
             refuse("at", came, f"whole numbers, {n} in a row")
         if self.layout == "halves" or torch.compiler.is_compiling():

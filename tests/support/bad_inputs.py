@@ -407,6 +407,7 @@ CASES = [
     Case("Rotary at, negative", lambda: positional_encoding.Rotary(4, 9)(torch.zeros(3, 4), at=slice(-3, None)), ValueError, ("at: got slice(-3, None", "3 positions from 0 to 8")),
     Case("Rotary at, no position", lambda: positional_encoding.Rotary(4, 9)(torch.zeros(3, 4), at=torch.zeros(0, dtype=torch.long)), ValueError, ("at: got torch.int64 of shape (0,)", "whole numbers, 3 in a row")),
     Case("Rotary at, truth values", lambda: positional_encoding.Rotary(4, 9)(torch.zeros(3, 4), at=torch.ones(3).bool()), ValueError, ("at: got torch.bool of shape (3,)", "whole numbers, 3 in a row")),
+    Case("Rotary at, fractions", lambda: positional_encoding.Rotary(4, 9)(torch.zeros(3, 4), at=torch.ones(3)), ValueError, ("at: got torch.float32 of shape (3,)", "whole numbers, 3 in a row")),
     Case("names_inside Linear", lambda: inside.names_inside(torch.nn.Linear(2, 2)), TypeError, ("model: got Linear", "a TransformerLM")),
     Case("run_with_cache names 5", lambda: model().run_with_cache(torch.tensor([1]), 5), TypeError, ("names: got int", "a name or several, or None")),
     Case("run_with_cache names [5]", lambda: model().run_with_cache(torch.tensor([1]), [5]), TypeError, ("names: got int", "names")),
