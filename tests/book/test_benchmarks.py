@@ -317,7 +317,7 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     steps = [number(row["ours, ms"]) / gpu.NEW for found in reports.values() for row in found["decoding"] if row["texts"] == 1]
     assert f"the ${min(steps):.1f}$ to ${max(steps):.1f}$ milliseconds of a step" in prose_of("speed")
     size, peak = speed.SIZES[gpu.SIZE], speed.PEAKS["H100"]
-    assert f"here ${peak / 1e14:.2f}\\cdot10^{{14}}$ operations" in prose_of("speed") and peak == speed.PEAKS["H200"]
+    assert f"of the H100 promises $F={peak / 1e14:.2f}\\cdot10^{{14}}$ in `bfloat16`" in prose_of("speed") and peak == speed.PEAKS["H200"]
     exact = report["training"][0]["share of the peak"].rstrip("%")
     causal = dataclasses.replace(size, n=size.n // 2).products() * 2 / size.products()  # as many tokens, half as many scores for each
     assert f"without them {exact} % would be {float(exact) * causal:.1f} %" in prose_of("speed")

@@ -20,6 +20,12 @@ def some_machine(rng: np.random.Generator, n: int) -> tuple[int, float, float, f
     return max(1, int(turn * (0.3, 3)[n % 2])), 10.0 ** rng.uniform(8, 11), speed, read, b
 
 
+def some_pieces(rng: np.random.Generator, n: int) -> tuple[int, int, int]:
+    """A length, the length of a piece that divides it, and a width."""
+    b = int(rng.integers(2, 9))
+    return b * int(rng.integers(2, 9)), b, int(rng.integers(2, 9))
+
+
 EXERCISES = [
     value(
         "a pair of numbers: written operation by operation, and in one kernel",
@@ -62,6 +68,18 @@ EXERCISES = [
             "Reading and computing go on at the same time: the slower one counts, not the sum.": lambda r, P, F, B, b: r / (2 * r * P / F + b * P / B),
             "The operations grow with the number of texts.": lambda r, P, F, B, b: r / max(2 * P / F, b * P / B),
             "The slower of the two sets the time.": lambda r, P, F, B, b: r / min(2 * r * P / F, b * P / B),
+        },
+    ),
+    function(
+        "a function `numbers_read(n, b, d)`",
+        some_pieces,
+        lambda n, b, d: n * d * (n // b + 2),
+        {
+            "Squares above the diagonal are left out.": lambda n, b, d: n * d * (1 + 2 * n // b),
+            "A square reads keys and values.": lambda n, b, d: n * d * (n // b + 3) / 2,
+            "The queries are read, too.": lambda n, b, d: n * d * (n // b + 1),
+            "The queries are read once for each pass of the outer loop, not for each square.": lambda n, b, d: n * d * (n // b + 1) * 3 / 2,
+            "The squares on the diagonal are computed, too.": lambda n, b, d: n * d * (n // b),
         },
     ),
 ]
