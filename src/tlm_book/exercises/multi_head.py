@@ -56,6 +56,18 @@ def narrow(sharp: Any) -> Iterator[tuple[str, object]]:
         yield f"For n = {n} some row gives only {least:.2f} to itself: it can be sharper.", least >= 0.99
 
 
+def some_latents(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+    """Queries of h heads, m kept rows of width r, and what makes them keys and values."""
+    h, m, r, k, v = n + 2, *rng.integers(2, 7, size=4)
+    return rng.normal(size=(h, k)), rng.normal(size=(m, r)), rng.normal(size=(h, r, k)), rng.normal(size=(h, r, v))
+
+
+def from_latents(q: np.ndarray, C: np.ndarray, A: np.ndarray, B: np.ndarray, width: int | None = None) -> np.ndarray:
+    """With keys and values formed; scores are divided by the root of `width`, by default that of a query."""
+    factor = np.sqrt(q.shape[1] / (width or q.shape[1]))
+    return np.concatenate([attention(factor * q[i : i + 1], C @ A[i], C @ B[i], causal=False) for i in range(len(q))])
+
+
 def circle(turn: float, size: Callable[[int], float]) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
     def sharp(n: int) -> tuple[np.ndarray, np.ndarray]:
         angle = turn * np.pi * np.arange(n) / n
@@ -205,5 +217,16 @@ EXERCISES = [
             lambda M, k: by_svd(M, k, lambda M: M.transpose(0, 2, 1).reshape(-1, M.shape[2])),
             lambda M, k: (by_svd(M[:1], k, lambda M: M[0])[0].repeat(len(M), axis=0), by_svd(M[:1], k, lambda M: M[0])[1]),
         ],
+    ),
+    function(
+        "a function `latent(q, C, A, B)` that returns an array of shape (h, v), for q of shape (h, k), C (m, r), A (h, r, k) and B (h, r, v)",
+        some_latents,
+        from_latents,
+        {
+            "The scores are divided by the root of k, the width of a query.": lambda q, C, A, B: from_latents(q, C, A, B, C.shape[1]),
+            "The scores are not divided by √k.": lambda q, C, A, B: from_latents(q, C, A, B, 1),
+            "Each head has its own A and B.": lambda q, C, A, B: from_latents(q, C, A[:1].repeat(len(A), axis=0), B[:1].repeat(len(B), axis=0)),
+            "The heads are wanted one below the other, not added up.": lambda q, C, A, B: from_latents(q, C, A, B).sum(axis=0),
+        },
     ),
 ]
