@@ -111,7 +111,7 @@ EXERCISES = [
     function(
         "a function `fits(weights, ahead) -> bool`: is the convolution of rows i − 2 + ahead, i − 1 + ahead, i + ahead with"
         " these three weights autoregressive? (`ahead` is 0, 1 or 2)",
-        [(tuple(map(float, w)), ahead) for w in itertools.product((0, 0.5), (0, 0.3), (0, -0.2)) for ahead in (0, 1, 2)],
+        [*((tuple(map(float, w)), ahead) for w in itertools.product((0, 0.5), (0, 0.3), (0, -0.2)) for ahead in (0, 1, 2)), ((0.1, 0.4, -0.4), 2)],
         does_not_look_ahead,
         {
             "A window that reaches beyond row i may still give no weight to what lies there.": lambda weights, ahead: ahead == 0,
@@ -119,6 +119,7 @@ EXERCISES = [
                 lambda weights, ahead: ahead == 0 or weights[2] == 0,
             "You look at the weights of the earliest rows; it is those of the latest that matter.":
                 lambda weights, ahead: not any(weights[:ahead]),
+            "Two weights that sum to 0 belong to different rows: both have to be 0.": lambda weights, ahead: sum(weights[3 - ahead:]) == 0,
         },
     ),
     value(
