@@ -45,7 +45,7 @@ EXERCISES = [
             "E and Y are separate tables.": 274 - 40,
             "Each head has matrices of its own: there are two each of W^Q, W^K and W^V.": 274 - 24,
             "The three normalizations have two rows of parameters each.": 274 - 12,
-            "Where are the positions?": 274 - 16,
+            "P and W^O have 16 numbers each. Is one of the two left out?": 274 - 16,
         },
     ),
     value(
