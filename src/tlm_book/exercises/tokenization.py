@@ -1,6 +1,7 @@
 """Graders for the exercises of the chapter tokenization."""
 
 import itertools
+import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -28,12 +29,12 @@ def letters(tokens: Sequence[int]) -> str:
 
 
 def splits(data: bytes, merges: list[TokenPair], allowed: Any = None) -> int:
-    """The number of ways to cut the bytes, found by trying each."""
-    strings, count = set(vocabulary(merges)), 0
+    """The number of ways to cut the bytes and to choose a token for each part, found by trying each; or of the cuts into allowed parts."""
+    strings, count = vocabulary(merges), 0
     for cuts in itertools.product((False, True), repeat=len(data) - 1):
         places = [0, *(k for k, cut in enumerate(cuts, start=1) if cut), len(data)]
         parts = [data[a:b] for a, b in zip(places, places[1:])]
-        count += all(map(allowed or strings.__contains__, parts))
+        count += math.prod(map(allowed or strings.count, parts))
     return count
 
 
@@ -61,6 +62,8 @@ def digit_pattern(pattern: Any) -> Iterator[tuple[str, object]]:
 
 
 def some_merges(rng: np.random.Generator, n: int) -> tuple[bytes, list[TokenPair]]:
+    if n == 1:  # two tokens for aaa
+        return b"aaab", [(97, 97), (256, 97), (97, 256)]
     text = "".join(rng.choice(list("ab"), size=20))
     return bytes(rng.choice([97, 98], size=n).tolist()), learn([text], 4)
 
@@ -109,6 +112,8 @@ EXERCISES = [
             "You count only what the encoder produces, which is one of the ways.": lambda data, merges: 1,
             "Tokens may be longer than two bytes: a merge may join what was merged before.":
                 lambda data, merges: splits(data, merges, lambda part: part in vocabulary(merges) and len(part) <= 2),
+            "Two tokens with the same bytes are two tokens: here (aa, a) and (a, aa) both make aaa.":
+                lambda data, merges: splits(data, merges, vocabulary(merges).__contains__),
         },
     ),
     function(
@@ -136,7 +141,7 @@ EXERCISES = [
     ),
     function(
         "a function `bounds(text)`: the smallest and the largest number of tokens that any list of merges can give, as a pair",
-        [("aa b",), ("🍵 é",), ("caf\u00e9 1656, yes",), ("a",), ("one two three",), ("  spaces  ",)],
+        [("aa b",), ("🍵 é",), ("caf\u00e9 1656, yes",), ("a",), ("one two three",), ("  spaces  ",), ("no, no, no",)],
         lambda text: (len(pre_tokens(text)), len(text.encode())),
         {
             "Merges start from bytes, not from characters.": lambda text: (len(pre_tokens(text)), len(text)),
@@ -145,6 +150,7 @@ EXERCISES = [
                 lambda text: (len(text.split()), len(text.encode())),
             "The largest number is right, but the smallest is not the number of words.":
                 lambda text: (text.count(" ") + 1, len(text.encode())),
+            "A pre-token that comes again counts again.": lambda text: (len(set(pre_tokens(text))), len(text.encode())),
         },
     ),
     value(
