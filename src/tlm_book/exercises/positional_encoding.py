@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tlm_book.exercises.grading import function, holds, value
+from tlm_book.exercises.grading import function, holds, precision, value
 from tlm_book.spec.operators import agree
 from tlm_book.spec.positional_encoding import offset_map, rotary, sinusoid
 
@@ -33,9 +33,9 @@ def halves_from_interleaved(columns: int, h: int) -> list[int]:
 
 
 def orthogonal_and_no_rotation(answer: Any) -> Iterator[tuple[str, object]]:
-    A = np.asarray(answer, dtype=float)
+    A, near = np.asarray(answer, dtype=float), max(1e-9, precision(answer))
     yield "A matrix of shape (3, 3) is wanted.", A.shape == (3, 3)
-    yield "It is not orthogonal: AAᵀ is not I.", agree(A @ A.T, np.eye(3), tol=1e-9)
+    yield "It is not orthogonal: AAᵀ is not I.", agree(A @ A.T, np.eye(3), tol=near)
     yield "Its determinant is 1: this is a rotation.", np.linalg.det(A) < 0
     powers = [np.linalg.matrix_power(A, p) for p in range(1, 101)]
     yield "One of its first hundred powers is I: two positions are not told apart.", not any(agree(B, np.eye(3), tol=1e-6) for B in powers)
@@ -89,7 +89,7 @@ EXERCISES = [
     ),
     function(
         "a function `nearest_return(d, M)`: the offset at which two of the first M rows of the table of width d come nearest",
-        [(2, 1000), (2, 100), (2, 20), (4, 300), (6, 50)],
+        [(2, 1000), (2, 100), (2, 20), (4, 300), (6, 50), (2, 710)],
         lambda d, M: nearest(d, M),
         {
             "Six steps are nearly one turn, but there are better approximations.": lambda d, M: 6,
@@ -98,6 +98,7 @@ EXERCISES = [
             "This is right for one hand. The second one must return as well.":
                 lambda d, M: min(range(1, M), key=lambda k: abs(k / 2 / np.pi - round(k / 2 / np.pi))),
             "You found where they are farthest apart.": lambda d, M: nearest(d, M, -1),
+            "The first M rows are the rows 0, …, M − 1: no two of them are M apart.": lambda d, M: nearest(d, M + 1),
         },
     ),
     function(
