@@ -243,6 +243,7 @@ def undone_by(steps):
     ("normalization-1", lambda x, b: (np.where(x == x.max(), 1, -1) if len(x) == 2 else 0 * x) + b, "Two equal numbers"),
     ("normalization-2", lambda d: np.eye(d)[0] + 0.003 * np.where(np.arange(d) % 2, 1, -1), "Right for 4 of 6 inputs. For d = 100"),
     ("normalization-2", lambda d: np.eye(d)[0], "so small that ε matters"),
+    ("normalization-5", lambda x: 1e-6 * np.stack([np.ones(len(x)), x**2]), "One of the directions changes std(x)"),
     ("multi_head-5", lambda n: [c * np.exp(2j * np.pi * np.arange(n) / n).view(float).reshape(n, 2) for c in (1, 1000)], "For n = 2000"),
     ("decoder_block-4", undone_by(100), "no fixed number is enough"),
     ("decoder_block-4", undone_by(200), "nearly right"),
