@@ -156,11 +156,13 @@ EXERCISES = [
         "a function `told_apart(L, t, u) -> bool`: whether a model of L blocks without positions can give token sequences t and u of the same length"
         " different last rows",
         [(L, t, u) for L in (1, 2, 3) for t, u in [((1, 2, 3), (2, 1, 3)), ((1, 2, 3), (1, 3, 2)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 3), (1, 2, 2, 3)),
-                                                 ((4, 1, 2, 3), (2, 4, 1, 3))]],
+                                                 ((4, 1, 2, 3), (2, 4, 1, 3)), ((1, 2, 4, 5, 3), (2, 1, 4, 5, 3))]],
         told_apart,
         {
             "With one block the order of the rows before the last is lost.": lambda L, t, u: t != u,
             "The mask knows the order: with two blocks even without positions.": lambda L, t, u: (sorted(t), t[-1]) != (sorted(u), u[-1]),
+            "With two blocks every row sees all rows before it, not only the nearest ones.":
+                lambda L, t, u: t[-L:] != u[-L:] or sorted(t) != sorted(u),
             "The last row knows its own token.": lambda L, t, u: t != u if L > 1 else sorted(t) != sorted(u),
             "One block also sees how often each token stands before the last.": lambda L, t, u: t != u if L > 1 else t[-1] != u[-1],
         },
