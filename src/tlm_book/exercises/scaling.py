@@ -70,13 +70,16 @@ EXERCISES = [
     function(
         "a function `devices(P, D, peak, mfu, days)`: the least number of devices for P weights and D tokens, with six operations for each weight"
         " and token",
-        [(1e9, 20e9, 4e14, 0.4, 7), (1e9, 20e9, 4e14, 0.4, 1), (7e10, 1.4e12, 1e15, 0.5, 30), (1e8, 1e9, 1e14, 0.3, 1), (3e9, 6e10, 2e14, 0.35, 10)],
+        [(1e9, 20e9, 4e14, 0.4, 7), (1e9, 20e9, 4e14, 0.4, 1), (7e10, 1.4e12, 1e15, 0.5, 30), (1e8, 1e9, 1e14, 0.3, 1), (3e9, 6e10, 2e14, 0.35, 10),
+         (7.2e6, 2e9, 1e12, 0.5, 1)],
         fewest,
         {
             "Two operations for each weight and token pay for the forward pass; the backward pass costs four more.":
                 lambda P, D, peak, mfu, days: math.ceil(2 * P * D / (peak * mfu * days * 86400)),
             "The best rate is not reached; only the share mfu of it is.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * days * 86400)),
             "So few do not finish in time: round up.": lambda P, D, peak, mfu, days: int(6 * P * D / (peak * mfu * days * 86400)),
+            "Two devices that finish just in time are enough: round up, rather than down and one more.":
+                lambda P, D, peak, mfu, days: int(6 * P * D / (peak * mfu * days * 86400)) + 1,
             "A day has 86,400 seconds.": lambda P, D, peak, mfu, days: math.ceil(6 * P * D / (peak * mfu * days * 3600)),
         },
     ),
