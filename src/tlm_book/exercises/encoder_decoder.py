@@ -93,6 +93,12 @@ def same_last_row(s: Sequence[int], t: Sequence[int]) -> bool:
     return torch.allclose(one, two, rtol=0, atol=1e-9)
 
 
+def repeated(s: Sequence[int], t: Sequence[int]) -> bool:
+    """Whether one of the two has the tokens of the other, each as many times as often."""
+    short, long = sorted((list(s), list(t)), key=len)
+    return sorted(short * (len(long) // len(short))) == sorted(long)
+
+
 def counted() -> int:
     config = EncoderDecoderConfig(10, d_model=4, n_heads=2, d_head=2, d_value=3, d_ff=8, n_layers=1)
     return sum(w.numel() for w in EncoderDecoder(config).parameters())
@@ -158,13 +164,14 @@ EXERCISES = [
         "a function `same_to_it(s, t) -> bool`: does a model without positions give the same scores for two sources s and t (tuples of tokens), whatever"
         " the target and the weights are?",
         [(s, t) for s, t in [((1, 2), (2, 1)), ((1, 2), (1, 2, 2)), ((1, 2), (2, 1, 1, 2)), ((3,), (3, 3, 3)), ((1, 2), (1, 3)), ((1, 1, 2), (1, 2, 2)),
-                             ((1, 2, 3), (1, 2, 3)), ((1, 1, 2), (2, 1, 1, 1, 2, 1))]],
+                             ((1, 2, 3), (1, 2, 3)), ((1, 1, 2), (2, 1, 1, 1, 2, 1)), ((1, 2, 1, 2), (2, 1, 2, 1, 1, 2)), ((3, 3), (3,))]],
         same_to_it,
         {
             "More than the order is lost: let every token occur twice.": lambda s, t: sorted(s) == sorted(t),
             "It matters not only which tokens occur: one that occurs twice is heard twice as much.": lambda s, t: set(s) == set(t),
             "The order is lost.": lambda s, t: s == t,
             "Something is left: other tokens give other scores.": lambda s, t: True,
+            "The shares may be equal though neither source repeats the other: let one occur twice and the other three times.": repeated,
         },
     ),
     value(
@@ -189,13 +196,14 @@ EXERCISES = [
     function(
         "a function `same_last_row(s, t) -> bool`: whether the last rows for the targets s and t, two tuples of tokens, are always equal",
         [(s, t) for s, t in [((1, 2, 3), (2, 1, 3)), ((1, 2, 3), (1, 3, 2)), ((1, 2), (1, 2, 1, 2)), ((3,), (3, 3)), ((1, 2, 2), (1, 1, 2)),
-                             ((1, 2, 3), (1, 2, 3)), ((4, 1, 2), (5, 1, 2)), ((1, 1, 2, 2), (2, 1))]],
+                             ((1, 2, 3), (1, 2, 3)), ((4, 1, 2), (5, 1, 2)), ((1, 1, 2, 2), (2, 1)), ((1, 2, 1, 2), (2, 1, 1, 2, 1, 2)), ((3, 3), (3,))]],
         same_last_row,
         {
             "A weighted mean forgets the order: earlier tokens may change places.": lambda s, t: s == t,
             "It knows shares, not numbers: let every token occur twice.": lambda s, t: s[-1] == t[-1] and sorted(s) == sorted(t),
             "The residual adds the row of the last token itself: the last tokens must be equal.": lambda s, t: shares(s) == shares(t),
             "The earlier tokens are heard in the weighted mean.": lambda s, t: s[-1] == t[-1],
+            "The shares may be equal though neither target repeats the other.": lambda s, t: s[-1] == t[-1] and repeated(s, t),
         },
     ),
 ]
