@@ -33,8 +33,9 @@ def model_of(chances: Table, otherwise: Sequence[float] = (1e-9, 0.34, 0.33, 0.3
 
 def fits(T: Any) -> Iterator[tuple[str, object]]:
     for tokens in (np.array([0]), np.array([0, 2, 3])):
-        Z = np.asarray(call(T, tokens, names=["tokens"]))
+        Z, again = (np.asarray(call(T, tokens, names=["tokens"])) for _ in range(2))
         yield f"For {len(tokens)} tokens the scores have shape {Z.shape}.", Z.ndim == 2 and len(Z) == len(tokens)
+        yield "The model gives other scores when it is asked again.", np.array_equal(Z, again, equal_nan=True)
 
 
 def wider_is_worse(T: Any) -> Iterator[tuple[str, object]]:
@@ -134,7 +135,8 @@ EXERCISES = [
         " tokens[0] is the start 0, token 1 ends the sentence; at most 4 new tokens",
         wider_is_worse,
         [constant([1e-9, 0.4, 0.3, 0.3]), constant([1e-9, 0.1, 0.5, 0.4]),
-         model_of({(): [0, 0.1, 0.5, 0.4], (2,): [0, 0.2, 0.4, 0.4], (3,): [0, 1, 0, 0]}), lambda tokens: np.zeros(4)],
+         model_of({(): [0, 0.1, 0.5, 0.4], (2,): [0, 0.2, 0.4, 0.4], (3,): [0, 1, 0, 0]}), lambda tokens: np.zeros(4),
+         lambda tokens: np.log(np.random.default_rng().dirichlet(np.ones(4), len(tokens)))],
     ),
     holds(
         "a model `T(tokens)` as in exercise 1; at most 4 new tokens",
