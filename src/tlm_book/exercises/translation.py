@@ -64,7 +64,12 @@ def phrases() -> list[tuple[list[str], list[str]]]:
     return found
 
 
-PHRASES = {tuple(words): want for words, want in phrases()}
+SENTENCES = {
+    "tu es fatiguée": "tu es fatiguée",
+    "les homards noirs sont noirs": "les noirs homards sont noirs",
+    "l' amie intelligente parle de l' étudiant content": "l' intelligente amie parle de l' content étudiant",
+}
+PHRASES = {tuple(words): want for words, want in phrases()} | {tuple(french.split()): want.split() for french, want in SENTENCES.items()}
 FOLLOWING = {form for a in FRENCH_ADJECTIVES if a.place == "after" for form in (a.masculine, a.feminine)}
 EVERY = {form for a in FRENCH_ADJECTIVES for form in (a.masculine, a.feminine)}
 
@@ -78,6 +83,11 @@ def exchanged(move: Callable[[str, str, int], bool]) -> Callable[[list[str]], li
                 words[i], words[i + 1] = words[i + 1], words[i]
         return words
     return put_in_order
+
+
+def first_pair_only(french: list[str]) -> list[str]:
+    moved = [i for i, (one, two) in enumerate(zip(french, PHRASES[tuple(french)])) if one != two][:2]
+    return [*french[:moved[0]], french[moved[1]], french[moved[0]], *french[moved[1] + 1:]] if moved else french
 
 
 def six_ways(sentence: Any) -> Iterator[tuple[str, object]]:
@@ -150,7 +160,10 @@ EXERCISES = [
         lambda french: PHRASES[tuple(french)],
         {
             "Adjectives that stand before the noun must not be moved.": exchanged(lambda one, two, i: i > 0),
-            "Plural forms are adjectives, too.": exchanged(lambda one, two, i: two in FOLLOWING and i > 0),
+            "An adjective that follows a verb stays where it is.":
+                exchanged(lambda one, two, i: {two, two.rstrip("s")} & FOLLOWING),
+            "There may be more than one such noun in a sentence.": first_pair_only,
+            "Plural forms are adjectives, too.": exchanged(lambda one, two, i: two in FOLLOWING and one not in ("es", "sont")),
             "Here the whole phrase is reversed, the article included.": lambda french: french[::-1],
             "Nothing is exchanged.": lambda french: list(french),
             "Only the first word after the article is looked at here.": exchanged(lambda one, two, i: i == 1 and two.rstrip("s") in EVERY),
