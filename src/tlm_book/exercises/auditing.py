@@ -22,8 +22,9 @@ def hidden(answer: Any) -> Iterator[tuple[str, object]]:
 
 def blind(answer: Any) -> Iterator[tuple[str, object]]:
     first, second = (audit(T, rows()) for T in answer)
-    yield "The first model does not leak.", not first.ok
-    yield "The second model does not leak.", not second.ok
+    for which, report in (("first", first), ("second", second)):
+        yield f"The audit of the {which} model comes to no verdict: {'; '.join(report.problems or report.notes)}.", report.leaks or not report.undecided
+        yield f"The {which} model does not leak.", report.leaks
     yield "Derivatives find the leak of the first model.", all("derivatives" not in leak.ways for leak in first.leaks)
     yield "Replaced rows do not find the leak of the first model.", any("replaced rows" in leak.ways for leak in first.leaks)
     yield "The leak of the second model is found by more than removed rows.", all(leak.ways == ("removed rows",) for leak in second.leaks)
@@ -32,11 +33,17 @@ def blind(answer: Any) -> Iterator[tuple[str, object]]:
 def forgetful(step: Any) -> Iterator[tuple[str, object]]:
     running = lambda X: X.cumsum(-2)
     report = audit(running, rows(), step=step)
-    yield "The audit finds no difference: this cache forgets nothing, or too little to be seen.", not report.ok
+    yield f"The audit comes to no verdict: {'; '.join(report.problems or report.notes)}.", report.leaks or not report.undecided
+    yield "The audit finds no difference: this cache forgets nothing, or too little to be seen.", report.leaks
     leak = report.leaks[0]
     yield f"The fault is one of {leak.fault}; it should be one of the cache.", leak.fault == "cache"
     yield f"The cache is wrong by {leak.size:.1g}: too much for a billionth of the sum over a few steps.", leak.size < 1e-8
     yield f"The cache is wrong by {leak.size:.1g}: too little for a billionth of the sum.", leak.size > 1e-10
+    (old, *_), state = step(torch.ones(1, dtype=torch.float64), None)
+    for _ in range(100):
+        (old, *_), state = step(torch.zeros(1, dtype=torch.float64), state)
+    lost = 1 - float(old)
+    yield f"Of a row of ones {lost:.1g} is lost in the next 100 steps, not a billionth in each: the old sum is to be forgotten.", 5e-8 < lost < 2e-7
 
 
 def counted(c: int, j: int, calls: list[int]) -> Callable[[Tensor], Tensor]:
@@ -90,7 +97,8 @@ EXERCISES = [
         "a pair `(T, S)` of models: the leak of T is found by replaced rows and not by derivatives, that of S by removed rows only",
         blind,
         [(mean, lambda X: X / X.shape[-2]), (lambda X: X.argsort(-2).argsort(-2).to(X), mean),
-         (lambda X: X / X.shape[-2], lambda X: X.argsort(-2).argsort(-2).to(X)), (lambda X: X.round(), lambda X: X / X.shape[-2])],
+         (lambda X: X / X.shape[-2], lambda X: X.argsort(-2).argsort(-2).to(X)), (lambda X: X.round(), lambda X: X / X.shape[-2]),
+         (lambda X: X.argsort(-2).argsort(-2).to(X), lambda X: X / 0 + X.missing)],
     ),
     holds(
         "a function `step(row, total)` that returns the new sum twice, as result and as state; at first `total` is None",
@@ -98,7 +106,8 @@ EXERCISES = [
         [lambda row, total: (row if total is None else row + total,) * 2,
          lambda row, total: (row if total is None else row + 0.9 * total,) * 2,
          lambda row, total: (row if total is None else row + (1 - 1e-6) * total,) * 2,
-         lambda row, total: (row if total is None else (1 - 1e-9) * (row + total) / (1 - 1e-9),) * 2],
+         lambda row, total: (row if total is None else (1 - 1e-9) * (row + total) / (1 - 1e-9),) * 2,
+         lambda row, total: (row if total is None else total + (1 - 1e-9) * row,) * 2, lambda row, total: (row + (1 - 1e-9) * total,) * 2],
     ),
     holds(
         "a function `find(T, X)` that returns the number of the output row that depends on another row",
