@@ -14,14 +14,13 @@ from tlm_book.spec.operators import is_rowwise
 
 
 def gates(gate: Any) -> Iterator[tuple[str, object]]:
-    parts = [primitive(kind.value, kind, "declared") for kind in (Kind.ROWWISE, Kind.AUTOREGRESSIVE, Kind.UNPROVED)]
+    parts = [primitive(kind.value, kind, "declared") for kind in MEANS]
     for one, other in itertools.product(parts, repeat=2):
         step = call(gate, "S ⊙ T", one, other)
-        both = one.autoregressive and other.autoregressive
         yield "The result is no Derivation.", hasattr(step, "kind") and hasattr(step, "premises")
-        yield f"It claims too much for premises that are {one.kind.value} and {other.kind.value}.", both or not step.autoregressive
-        yield f"It claims too little for premises that are {one.kind.value} and {other.kind.value}.", step.autoregressive or not both
-        yield "Two rowwise premises give a rowwise gate.", step.kind is Kind.ROWWISE or not one.kind is other.kind is Kind.ROWWISE
+        claimed, known = MEANS[step.kind], MEANS[weakest((one, other))]
+        yield f"It claims too much for premises that are {one.kind.value} and {other.kind.value}.", claimed <= known
+        yield f"It claims too little for premises that are {one.kind.value} and {other.kind.value}.", claimed >= known
         yield "The premises are lost: the proof tree ends here.", step.premises == (one, other)
         yield "The subject is lost.", step.subject == "S ⊙ T"
 
@@ -61,7 +60,9 @@ EXERCISES = [
         gates,
         [careless_gate(lambda premises: Kind.AUTOREGRESSIVE), careless_gate(lambda premises: premises[0].kind),
          careless_gate(lambda premises: Kind.UNPROVED), lambda subject, *premises: subject,
-         careless_gate(lambda premises: weakest(premises), keeps=False)],
+         careless_gate(lambda premises: weakest(premises), keeps=False),
+         careless_gate(lambda premises: Kind.AUTOREGRESSIVE if any(p.kind is Kind.EQUIVARIANT for p in premises) else weakest(premises)),
+         careless_gate(lambda premises: Kind.UNPROVED if any(p.kind is Kind.INDEXED_ROWWISE for p in premises) else weakest(premises))],
     ),
     function(
         'a function `common(first, second)` that takes two of "rowwise", "indexed-rowwise", "autoregressive",'
