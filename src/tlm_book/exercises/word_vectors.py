@@ -27,10 +27,13 @@ def other_tables(another: Any) -> Iterator[tuple[str, object]]:
 
 # Two rare words that keep to each other: summed with equal weights, M is positive.
 COUPLE = np.array([[1000.0, 1, 1], [1, 10, 10], [1, 10, 10]])
+# Here M is positive for the squares, the roots or the logarithms of the shares.
+OTHERS = [[[640, 17, 24], [17, 3, 58], [24, 58, 13]], [[1, 1, 10], [1, 2, 18], [10, 18, 499]], [[4, 20, 4], [20, 1089, 8], [4, 8, 1]]]
 
 
 def counts() -> Iterator[np.ndarray]:
     yield COUPLE
+    yield from (np.array(number, dtype=float) for number in OTHERS)
     yield np.array([[1.0, 2.0], [2.0, 1.0]])
     for seed in range(4):
         half = np.random.default_rng(seed).integers(1, 9, size=(seed + 2, seed + 2))
@@ -76,7 +79,8 @@ EXERCISES = [
         "a function `witness(number, k)`: for a symmetric matrix of positive counts, a vector x with x M xᵀ < 0",
         no_square,
         [lambda number, k: np.ones(len(number)), lambda number, k: np.eye(len(number))[0], lambda number, k: 0 * number[0],
-         lambda number, k: 1 / number.sum(axis=0)],
+         lambda number, k: 1 / number.sum(axis=0), lambda number, k: number.sum(axis=0) ** 2, lambda number, k: number.sum(axis=0) ** 0.5,
+         lambda number, k: np.log(number.sum(axis=0))],
     ),
     value(
         "the three numbers, as a tuple",
