@@ -22,8 +22,8 @@ def sharp(n: int, g: float) -> float:
 
 
 def fixed_keys(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights, and keys whose width is the number of keys or, if that is even, one less."""
-    return rng.dirichlet(np.ones(n)), rng.normal(size=(n, n - 1 + n % 2))
+    """Weights, and keys whose width is the number of keys, or one less or more."""
+    return rng.dirichlet(np.ones(n)), rng.normal(size=(n, n - 1 + n % 3))
 
 
 def with_scores(K: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -116,13 +116,14 @@ EXERCISES = [
     function(
         "a function `one_pass(q, K, V)` that returns this row for one query q of shape (k,), keys K of shape (m, k) and values V of shape (m, v),"
         " without the mask; scores may be in the thousands",
-        lambda rng, n: ((1000 if n % 2 else 1) * rng.normal(size=4), rng.normal(size=(n, 4)), rng.normal(size=(n, 2))),
+        lambda rng, n: ((5000 if n % 2 else 1) * rng.normal(size=n + 1), rng.normal(size=(n, n + 1)), rng.normal(size=(n, 2))),
         lambda q, K, V: attention(q[None], K, V, causal=False)[0],
         {
             "When a new largest score comes, the old sums have to be made relative to it.": without_rescaling,
             "The sum of the exponentials is made relative to the new maximum, but the weighted sum of values is not.": half_rescaled,
             "The scores are not divided by the root of the width.": lambda q, K, V: softmax((K @ q)[None])[0] @ V,
             "exp overflows if the largest score is not subtracted.": naive,
+            "The width in the scores is that of the keys, not of the values.": lambda q, K, V: softmax((K @ q)[None] / np.sqrt(V.shape[1]))[0] @ V,
         },
     ),
     function(
