@@ -72,12 +72,12 @@ EXERCISES = [
     ),
     function(
         "a function `total(counts, E)`: the sum of the rows of Em(t), where counts[v] is the number of times token v occurs in t",
-        lambda rng, n: (np.bincount(rng.integers(0, 6, size=3 * n), minlength=6), rng.normal(size=(6, 3))),
+        lambda rng, n: (np.bincount(rng.integers(0, n + 3, size=3 * n), minlength=n + 3), rng.normal(size=(n + 3, 3))),
         lambda counts, E: embed(np.repeat(np.arange(len(E)), counts), E).sum(axis=0),
         {
             "A token that occurs twice counts twice.": lambda counts, E: (counts > 0) @ E,
             "This is the mean of the rows, not their sum.": lambda counts, E: counts @ E / counts.sum(),
-            "The counts are used as if they were the tokens.": lambda counts, E: E[np.minimum(counts, 5)].sum(axis=0),
+            "The counts are used as if they were the tokens.": lambda counts, E: E[np.minimum(counts, len(E) - 1)].sum(axis=0),
         },
     ),
     value(

@@ -153,7 +153,7 @@ EXERCISES = [
     function(
         "a function `peeking(t, V)` that returns scores of shape (n, V) for the shifted text t that the model reads; row i < n − 1 is judged on"
         " token t[i + 1]",
-        lambda rng, n: (rng.integers(0, 4, size=n + 1), 4),
+        lambda rng, n: (rng.integers(0, n + 2, size=n + 1), n + 2),
         lambda t, V: np.zeros(len(t) - 1),
         {
             "Row i copies what stands in row i: that is the token before the one it is judged on.": copies(lambda t: t),
