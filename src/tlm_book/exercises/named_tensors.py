@@ -28,12 +28,13 @@ def tensor(rng: np.random.Generator, **sizes: int) -> Any:
 
 
 def two_matrices(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
-    return tensor(rng, chans=4, key=n), tensor(rng, chans=4, key=n)
+    return tensor(rng, chans=4, key=n), tensor(rng, key=n, chans=4)
 
 
 def two_texts(rng: np.random.Generator, n: int) -> tuple[Any, Any, dict[str, Any]]:
-    w = {f"W_{q}": tensor(rng, chans=4, **{out: 3}) for q, out in zip("QKV", ("key", "key", "val"))}
-    w |= {f"b_{q}": tensor(rng, **{out: 3}) for q, out in zip("QKV", ("key", "key", "val"))}
+    sizes = {"Q": {"key": 3, "chans": 4}, "K": {"chans": 4, "key": 3}, "V": {"chans": 4, "val": 2}}
+    w = {f"W_{q}": tensor(rng, **size) for q, size in sizes.items()}
+    w |= {f"b_{q}": tensor(rng, **{out: size[out]}) for (q, size), out in zip(sizes.items(), ("key", "key", "val"))}
     return tensor(rng, chans=4, seq_=n), tensor(rng, chans=4, seq=n + 1), w
 
 
@@ -98,10 +99,12 @@ EXERCISES = [
         crossed,
         {
             "The values are the rows of Z themselves; W_V and b_V are missing.": lambda X, Z, w: cross(X, Z, Z, w | {
-                "W_V": named(np.eye(4, 3), "chans", "val"), "b_V": 0 * w["b_V"]}),
+                "W_V": named(np.eye(4, 2), "chans", "val"), "b_V": 0 * w["b_V"]}),
             "The biases are forgotten.": lambda X, Z, w: cross(X, Z, Z, w, bias=0),
             "This is self-attention of X: the other text is not read.":
                 lambda X, Z, w: cross(X, rename(X, "seq'", "seq"), rename(X, "seq'", "seq"), w),
+            "The scores are divided by √|key|, not by √|val|.":
+                lambda X, Z, w: cross(X, Z, Z, w | {q: w[q] * np.sqrt(3 / 2) for q in ("W_Q", "b_Q")}),
             "W_Q and W_K are exchanged.": lambda X, Z, w: cross(X, Z, Z, w | {"W_Q": w["W_K"], "b_Q": w["b_K"], "W_K": w["W_Q"], "b_K": w["b_Q"]}),
         },
         through=lambda out, X, Z, w: to_array(out, "seq'", "val"),
