@@ -135,6 +135,7 @@ EXERCISES = [
             "Row i gives 1/(i + 1) to each of its i + 1 places.": (25 / 48, 7 / 24),
             "prev is a mean over four rows, dup over two.": (77 / 60, 9 / 20),
             "The rows of the second round are 3 and 4.": (77 / 240, 47 / 120),
+            "A text said twice begins with the start marker: it has five rows.": (13 / 36, 7 / 24),
         },
     ),
     function(
