@@ -35,8 +35,8 @@ def lost(directions: Any) -> Iterator[tuple[str, object]]:
     for seed, d in enumerate((5, 3, 8, 2)):
         x = np.random.default_rng(seed).normal(size=d)
         H = np.asarray(call(directions, x, names=["x"]), dtype=float)
-        H = H / np.maximum(np.abs(H).max(axis=-1, keepdims=True, initial=0), 1e-300)  # small changes are wanted, but how small does not matter
         yield f"The result has shape {H.shape}; a direction is a row of {d} numbers.", H.ndim == 2 and H.shape[1] == d
+        H = H / np.maximum(np.abs(H).max(axis=-1, keepdims=True, initial=0), 1e-300)  # small changes are wanted, but how small does not matter
         step = 1e-6
         for h in H:
             change = standardize(x + step * h, eps_mode="none") - standardize(x - step * h, eps_mode="none")
