@@ -161,7 +161,7 @@ EXERCISES = [
         {
             "Adjectives that stand before the noun must not be moved.": exchanged(lambda one, two, i: i > 0),
             "An adjective that follows a verb stays where it is.":
-                exchanged(lambda one, two, i: {two, two.rstrip("s")} & FOLLOWING),
+                exchanged(lambda one, two, i: two in FOLLOWING or two.rstrip("s") in FOLLOWING),
             "There may be more than one such noun in a sentence.": first_pair_only,
             "Plural forms are adjectives, too.": exchanged(lambda one, two, i: two in FOLLOWING and one not in ("es", "sont")),
             "Here the whole phrase is reversed, the article included.": lambda french: french[::-1],
