@@ -247,6 +247,8 @@ def undone_by(steps):
     ("multi_head-5", lambda n: [c * np.exp(2j * np.pi * np.arange(n) / n).view(float).reshape(n, 2) for c in (1, 1000)], "For n = 2000"),
     ("auditing-2", (lambda X: X.argsort(-2).argsort(-2).to(X), lambda X: X.missing), "no verdict: tried in eval, float64: not possible (AttributeError"),
     ("auditing-3", lambda row, total: (0.5 * total + row,) * 2, "no verdict: decoding with a cache: TypeError"),
+    ("operators-9", lambda X: np.tile(X.sum(axis=0), (len(X), 1)).astype(np.float32), "in single precision, which may be too little"),
+    ("training-4", lambda y, w, N, W: -np.float32((w * y).sum() * N / len(y) / W), "in single precision, which may be too little"),
     ("decoder_block-4", undone_by(100), "no fixed number is enough"),
     ("decoder_block-4", undone_by(200), "nearly right"),
 ])

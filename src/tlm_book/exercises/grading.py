@@ -19,6 +19,7 @@ __all__ = ["Exercise", "WrongAnswer", "Grade", "call", "difference", "function",
 
 SIZES = (3, 1, 2, 5, 4, 8)  # the lengths n of the random inputs, with n = 1 among them
 NEARLY = "it is nearly right: some small term is missing, or the precision is low"
+SINGLE = "Besides, it computes in single precision, which may be too little here."
 SECONDS = 10.0  # the time that an answer may take for one input
 
 
@@ -214,13 +215,26 @@ def value(
     return Exercise(wants, judge, tuple(mistakes.items()))
 
 
+def watched(f: Callable[..., Any], results: list[float]) -> Callable[..., Any]:
+    """f, which notes the precision of each of its results."""
+    @functools.wraps(f)
+    def g(*inputs: Any, **named: Any) -> Any:
+        result = f(*inputs, **named)
+        results.append(precision(result))
+        return result
+    return g
+
+
 def holds(wants: str, conditions: Callable[[Any], Iterable[tuple[str, object]]], wrong: Sequence[Any]) -> Exercise:
     """The grader for any object with certain properties: `conditions` gives pairs of what to say if a property fails and whether it holds."""
 
     def judge(answer: Any) -> str:
+        results: list[float] = []
         try:
             with time_limit(3 * SECONDS):
-                return next((hint for hint, true in conditions(answer) if not true), "")
+                tried = watched(answer, results) if inspect.isfunction(answer) else answer
+                hint = next((hint for hint, true in conditions(tried) if not true), "")
+                return f"{hint} {SINGLE}" if hint and max([precision(answer), *results]) else hint
         except _TimeUp:
             raise WrongAnswer("The answer takes too long. Does its loop end?") from None
         except WrongAnswer:
