@@ -102,7 +102,7 @@ def families() -> list[tuple[np.ndarray, int]]:
     rng = np.random.default_rng(5)
     found = [(rng.normal(size=(r, d, k)) @ rng.normal(size=(d, k)).T, k) for r, d, k in [(2, 4, 2), (1, 3, 1), (3, 2, 2), (4, 5, 3), (2, 2, 3)]]
     M, k = found[0]
-    return [*found, (np.stack([0 * M[0], *M]), k)]  # the rows of M_0 alone do not span those of all
+    return [*found, (np.stack([0 * M[0], *M, -M.sum(axis=0)]), k)]  # neither the rows of M_0 nor those of the sum span those of all
 
 
 def one_key(shared: Any) -> Iterator[tuple[str, object]]:
@@ -219,6 +219,7 @@ EXERCISES = [
             lambda M, k: by_svd(M, k, lambda M: M.transpose(0, 2, 1).reshape(-1, M.shape[2])),
             lambda M, k: (by_svd(M[:1], k, lambda M: M[0])[0].repeat(len(M), axis=0), by_svd(M[:1], k, lambda M: M[0])[1]),
             lambda M, k: (M @ by_svd(M[:1], k, lambda M: M[0])[1], by_svd(M[:1], k, lambda M: M[0])[1]),
+            lambda M, k: (M @ by_svd(M[:1], k, lambda _: M.sum(axis=0))[1], by_svd(M[:1], k, lambda _: M.sum(axis=0))[1]),
         ],
     ),
     function(
