@@ -55,7 +55,7 @@ def silence(model: TransformerLM, blocks: slice, positions: bool = False, ends: 
 
 
 def silenced(answer: Any) -> Iterator[tuple[str, object]]:
-    t, u = np.array([3, 1, 4, 1]), np.array([7, 0, 2, 9])
+    t, u = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5]), np.array([7, 0, 2, 9, 8, 1, 8, 2, 8])  # as long as the model can read
     models = []
     for change in answer:
         model = random_model(0)
@@ -174,7 +174,8 @@ EXERCISES = [
          (lambda m: silence(m, slice(None), True), lambda m: silence(m, slice(None), True)),
          (lambda m: silence(m, slice(1)), lambda m: silence(m, slice(None), True)),
          (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(0), True)),
-         (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None), True, True))],
+         (lambda m: silence(m, slice(None)), lambda m: silence(m, slice(None), True, True)),
+         (lambda m: silence(m, slice(None)), lambda m: (silence(m, slice(None)), m.position.table[:4].detach().zero_()))],
     ),
     function(
         "a function `mended(X)`: the autoregressive operator nearest to the proposal, in which row i is standardized, column by"
