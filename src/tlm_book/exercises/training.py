@@ -66,13 +66,14 @@ def distinct(known: list[int], test: list[int], k: int) -> float:
 def unbiased(estimate: Any) -> Iterator[tuple[str, object]]:
     for seed, s in itertools.product(range(3), (2, 1, 4)):
         rng = np.random.default_rng(seed)
-        y, w = -rng.exponential(size=(5, 4)), rng.uniform(size=(5, 4)) * rng.uniform(0.1, 3, size=(5, 1))
-        batches = [list(rows) for rows in itertools.combinations(range(5), s)]
-        values = [float(call(estimate, y[B], w[B], 5, float(w.sum()), names=["y", "w", "N", "W"])) for B in batches]
+        N = 5 + seed
+        y, w = -rng.exponential(size=(N, 4)), rng.uniform(size=(N, 4)) * rng.uniform(0.1, 3, size=(N, 1))
+        batches = [list(rows) for rows in itertools.combinations(range(N), s)]
+        values = [float(call(estimate, y[B], w[B], N, float(w.sum()), names=["y", "w", "N", "W"])) for B in batches]
         mean, want = np.mean(values), batch_loss(y, w)
         yield "It is the same for all batches: it does not depend on the batch.", max(values) - min(values) > 1e-9
         yield "On average it is minus the loss.", not np.isclose(mean, -want)
-        yield f"On average over all batches of {s} of 5 sequences it is {mean / want:.3f} times the loss of the whole.", np.isclose(mean, want, rtol=1e-9)
+        yield f"On average over all batches of {s} of {N} sequences it is {mean / want:.3f} times the loss of the whole.", np.isclose(mean, want, rtol=1e-9)
 
 
 def after_one_step() -> tuple[float, ...]:
@@ -136,7 +137,7 @@ EXERCISES = [
         " its average over all batches of s sequences is the loss of the whole",
         unbiased,
         [lambda y, w, N, W: -(w * y).sum() / w.sum(), lambda y, w, N, W: -(w * y).sum() / W, lambda y, w, N, W: (w * y).sum() * N / len(y) / W,
-         lambda y, w, N, W: -y.mean(), lambda y, w, N, W: 1.0],
+         lambda y, w, N, W: -y.mean(), lambda y, w, N, W: 1.0, lambda y, w, N, W: -(w * y).sum() * 5 / len(y) / W],
     ),
     value(
         "the pair $(p(a\\mid a),\\,p(b\\mid a))$",
