@@ -181,6 +181,7 @@ EXERCISES = [
             "The gains and biases of the five normalizations are missing.": 482,
             "There are three attentions, one in the encoder and two in the decoder.": 442,
             "The attentions have no biases.": 576,
+            "Both languages share one table.": 562,
             "The feed-forward layers have two biases each.": 498,
         },
     ),

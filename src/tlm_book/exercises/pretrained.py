@@ -89,6 +89,7 @@ EXERCISES = [
         {
             "Eight bytes before the table of contents say how long it is.": (64, 112),
             "A number in single precision takes four bytes.": (72, 168),
+            "The length is wanted in bytes: each of the twelve numbers takes several.": (72, 84),
             "The numbers begin right after the table of contents. Count from 0.": (73, 121),
         },
     ),

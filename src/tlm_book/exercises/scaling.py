@@ -122,7 +122,8 @@ EXERCISES = [
         {
             "The weights alone take this; gradients and AdamW's two means come on top.": (28, 1),
             "AdamW keeps two means for each weight.": (84, 2),
-            "A 32-bit number has four bytes.": (448, 6),
+            "A 32-bit number has four bytes.": (56, 1),
+            "The number of devices is a whole number.": (112, 1.4),
             "One device has only 80 gigabytes.": (112, 1),
         },
     ),

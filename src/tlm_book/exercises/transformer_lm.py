@@ -142,6 +142,7 @@ EXERCISES = [
         {
             "The final layer has a bias: V(2d + 1) numbers, not 2Vd.": 19_954_688 // 1024,
             "This is one too few: round up, not down.": 19_954_688 // 1025,
+            "One token fewer is enough: at least half is wanted.": 19_954_688 // 1025 + 2,
             "Embedding and final layer are two matrices here.": 19_954_688 // 512,
             "They must hold half of all parameters, not half as many as the rest.": 19_954_688 // 2050 + 1,
         },

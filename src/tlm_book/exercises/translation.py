@@ -202,6 +202,7 @@ EXERCISES = [
             "2^α = log 3 / log 2 is right; solve it for α.": float(np.log2(3)),
             "|y| counts the stop token in both sentences.": float(np.log(np.log2(3)) / np.log(3)),
             "For α = 1 the longer one already wins.": 1.0,
+            "The exponent of a power of 2 is a logarithm to the base 2.": float(np.log(np.log2(3))),
         },
         tol=5e-3,
     ),

@@ -86,6 +86,7 @@ EXERCISES = [
         "the three numbers, as a tuple",
         small_pmi,
         {
+            "The pair (the, the) occurs twice: each of the two is a context of the other.": (4 / 3, 0.4, 5 / 3),
             "With window 2 a word also meets the word after the next.": (2, 0, 0),
             "Divide by the sums of the row and of the column, too.": (0.2, 0.2, 0.1),
             "These are the logarithms; the numbers that they are taken of are wanted.": (0.2876820724517809, -0.2231435513142097, 0.5108256237659907),
