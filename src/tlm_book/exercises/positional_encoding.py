@@ -75,6 +75,7 @@ EXERCISES = [
             "Turned the wrong way: a quarter turn takes (1, 0) to (0, 1).": by_formula((3, 4), -np.pi / 2, (1, 2), -np.pi),
             "The key must be turned as well, by its own position.": by_formula((3, 4), np.pi / 2, (1, 2), 0),
             "Query and key have changed places.": by_formula((1, 2), np.pi / 2, (3, 4), np.pi),
+            "The score here is the inner product, not divided by √d_k.": ((-4, 3), (-1, -2), -np.sqrt(2)),
             "Half a turn takes (1, 2) to (−1, −2).": by_formula((3, 4), np.pi / 2, (1, -2), np.pi),
         },
     ),
