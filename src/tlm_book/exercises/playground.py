@@ -1,16 +1,16 @@
 """Graders for the exercises of the chapter playground."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tlm_book.exercises.grading import function, value
 
 
-def draw(p: Any, k: int, u: float) -> int:
+def draw(p: Any, k: int, u: float, side: Literal["left", "right"] = "right") -> int:
     kept, first = np.zeros(len(p)), np.argsort(-np.asarray(p), kind="stable")[:k]
     kept[first] = np.asarray(p)[first]
-    return int(np.searchsorted(np.cumsum(kept) / kept.sum(), u, side="right"))
+    return int(np.searchsorted(np.cumsum(kept) / kept.sum(), u, side=side))
 
 
 def by_rank(p: Any, k: int, u: float) -> int:
@@ -61,11 +61,12 @@ EXERCISES = [
     ),
     function(
         "a function `draw(p, k, u)`: the token drawn for the probabilities p, the k of top-k and the number u",
-        [(P, 4, 0.05), (P, 4, 0.3), (P, 2, 0.5), (P, 2, 0.6), (P, 3, 0.45), (P, 1, 0.9), ([0.25] * 4, 2, 0.75), (P, 4, 0.1)],
+        [(P, 4, 0.05), (P, 4, 0.3), (P, 2, 0.5), (P, 2, 0.6), (P, 3, 0.45), (P, 1, 0.9), ([0.25] * 4, 2, 0.75), ([0.125, 0.5, 0.125, 0.25], 4, 0.125)],
         draw,
         {
             "The probabilities are added up in the order of the vocabulary, not from the largest down.": by_rank,
             "What is kept must sum to 1 again.": not_divided,
+            "The cumulative probability has to exceed u, not only to reach it.": lambda p, k, u: draw(p, k, u, "left"),
             "Tokens outside the k likeliest are never drawn.": lambda p, k, u: draw(p, len(p), u),
         },
     ),
