@@ -224,6 +224,11 @@ def test_every_kind_of_right_answer_is_right():
     numbers = r" ?\p{N}+"
     for digits in (r"\p{N}", r"\d| ?(?:(?!\d)\p{N})+"):
         assert check("tokenization-5", PATTERN.replace(numbers, digits)), digits
+    for step in (1, -1):  # whatever the order in which the k likeliest are added up, u may be on a boundary
+        likeliest = lambda p, k: sorted(range(len(p)), key=lambda j: -p[j])[:k]
+        total = lambda p, k, step=step: sum(p[j] for j in likeliest(p, k)[::step])
+        assert check("playground-4", lambda p, k, u: next(
+            j for j in range(len(p)) if sum(p[i] / total(p, k) for i in likeliest(p, k) if i <= j) > u)), step
     parabola = lambda n, i: (np.stack([i, np.ones(n)], 1), 20 * np.stack([i, -(i**2) / 2], 1))
     assert check("multi_head-5", lambda n: parabola(n, np.arange(float(n))))
     assert check("attention-5", lambda p, K: np.linalg.pinv(K[1:] - K[0]) @ (np.log(p[1:]) - np.log(p[0])))
