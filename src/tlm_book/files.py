@@ -16,13 +16,18 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["clear_parts", "free_folder", "held", "new_file", "new_folder"]
+__all__ = ["checked_path", "clear_parts", "free_folder", "held", "new_file", "new_folder"]
+
+
+def checked_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
+    """The path; TypeError for anything else."""
+    expects_kind(argument, path, str | os.PathLike, "a path")
+    return Path(path)
 
 
 def free_folder(folder: str | os.PathLike[str], argument: str = "folder") -> Path:
     """The path, if nothing exists there yet; FileExistsError otherwise, TypeError for anything but a path."""
-    expects_kind(argument, folder, str | os.PathLike, "a path")
-    path = Path(folder)
+    path = checked_path(folder, argument)
     expects(not os.path.lexists(path), argument, f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.libraries import library
 from tlm_book.pretrained.files import CONFIG, INDEX, NO_PICKLE, WEIGHTS, parts_of
 
@@ -81,8 +81,7 @@ def model_folder(name_or_folder: str | os.PathLike[str], files: Sequence[str], r
     """The folder itself, or the folder that `fetch` returns for a name on the hub. FileNotFoundError for anything that is neither,
     TypeError for anything but a text or a path.
     """
-    right = isinstance(name_or_folder, str | os.PathLike)
-    expects(right, "name_or_folder", repr(name_or_folder), "a text or a path", TypeError)
+    expects_kind("name_or_folder", name_or_folder, str | os.PathLike, "a path, or a name on the hub")
     expects(revision is None or isinstance(revision, str), "revision", repr(revision), "a text or None", TypeError)
     name = os.fspath(name_or_folder)
     if os.path.isdir(name):

@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from tlm_book.checks import expects, expects_kind
+from tlm_book.files import checked_path
 from tlm_book.libraries import library
 from tlm_book.tokenization.bpe import GPT2_PATTERN, pre_tokens
 from tlm_book.tokenization.engine import encode_data
-from tlm_book.tokenization.files import checked_path, write_texts
+from tlm_book.tokenization.files import write_texts
 from tlm_book.tokenization.json_parts import wants
 from tlm_book.tokenization.rust import (
     PROBE,

@@ -2,23 +2,16 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects, expects_kind
+from tlm_book.checks import expects
 from tlm_book.files import new_file
 
-__all__ = ["FORMAT", "checked_path", "read_state", "write_state", "write_texts"]
+__all__ = ["FORMAT", "read_state", "write_state", "write_texts"]
 
 FORMAT = "tlm_book.tokenizer.1"
-
-
-def checked_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
-    """The path; TypeError for anything else."""
-    expects_kind(argument, path, str | os.PathLike, "a path")
-    return Path(path)
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:

@@ -13,10 +13,11 @@ from itertools import chain
 from typing import Any, SupportsIndex
 
 from tlm_book.checks import expects, expects_several, expects_whole
+from tlm_book.files import checked_path
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
 from tlm_book.tokenization.engine import merged
-from tlm_book.tokenization.files import checked_path, write_texts
+from tlm_book.tokenization.files import write_texts
 from tlm_book.tokenization.json_parts import (
     BLANK,
     byte_of,

@@ -15,6 +15,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_several,
 )
+from tlm_book.files import checked_path
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import PATTERN, checked_pattern, checked_text
 from tlm_book.tokenization.engine import (
@@ -25,7 +26,7 @@ from tlm_book.tokenization.engine import (
     encode_piece,
     learn_merges,
 )
-from tlm_book.tokenization.files import checked_path, read_state, write_state
+from tlm_book.tokenization.files import read_state, write_state
 from tlm_book.tokenization.rust import train_by_tokenizers
 from tlm_book.tokenization.vocabulary import Vocabulary, checked_specials
 

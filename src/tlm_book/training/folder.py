@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_kind
-from tlm_book.files import free_folder, new_folder
+from tlm_book.files import checked_path, free_folder, new_folder
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.config import TrainConfig
@@ -103,8 +103,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     with other names or shapes, of several types, of fewer than 16 bits or with numbers that are not finite, and if a table of computed positions would
     be far larger than the weights. No code is run from any file.
     """
-    expects(isinstance(folder, str | os.PathLike), "folder", repr(folder), "a text or a path", TypeError)
-    path, chosen = Path(folder), choose_device(device)
+    path, chosen = checked_path(folder, "folder"), choose_device(device)
     wants = "a folder that `save` wrote"
     expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)
     expects(not of_hub(path), "folder", f"{str(path)!r}, in Hugging Face's form", f"{wants}; load_model reads that form")

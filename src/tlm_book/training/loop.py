@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_kind, expects_positive, expects_text
+from tlm_book.files import checked_path
 from tlm_book.loss import shift, token_log_probs
 from tlm_book.modes import evaluating
 from tlm_book.training.checkpoint import (
@@ -203,10 +204,8 @@ def _keeper(
     """Where the run keeps its states; errors as in `train`."""
     b, R = run["training"]["batch_size"], dist.world_size
     expects(b % R == 0, "batch_size", b, f"a multiple of the {R} processes")
-    right = folder is None or isinstance(folder, str | os.PathLike)
-    expects(right, "folder", repr(folder), "a text or a path", TypeError)
     if folder is not None:
-        return OnDisk(Path(folder), run, dist, keep)
+        return OnDisk(checked_path(folder, "folder"), run, dist, keep)
     expects(R == 1, "folder", folder, f"one through which {R} processes share a run")
     return InMemory()
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tlm_book.checks import expects, expects_kind, expects_one_of, expects_several
-from tlm_book.files import clear_parts, free_folder, held, new_file
+from tlm_book.files import checked_path, clear_parts, free_folder, held, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
 from tlm_book.training.config import (
@@ -330,8 +330,7 @@ def train_files(
     Errors: those of `read_text`, `train`, `save` and `load`; FileExistsError if `out` exists, or work that is not to be resumed; ImportError
     if the package tensorboard is asked for and missing.
     """
-    expects(isinstance(out, str | os.PathLike), "out", repr(out), "the path of a folder", TypeError)
-    began, out, folder = time.perf_counter(), Path(out), run_folder(out)
+    began, out, folder = time.perf_counter(), checked_path(out, "out"), run_folder(out)
     if data is not None and not isinstance(data, str | os.PathLike):
         expects_several("data", data, "a path, or several")
         data = [*data]  # since it is read more than once
