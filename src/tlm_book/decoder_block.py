@@ -158,17 +158,10 @@ class DecoderBlock(nn.Module):
 # --- The proof, printed
 
 
-def _is_identity(module: nn.Module) -> bool:
-    silent_dropout = type(module) is nn.Dropout and (
-        module.p == 0 or not module.training
-    )
-    return silent_dropout or type(module) is nn.Identity
-
-
 def _branch(*modules: nn.Module) -> Derivation:
     """What a branch adds: its layers in the order in which they are applied,
     without identities."""
-    steps = [derive(module) for module in modules if not _is_identity(module)]
+    steps = [step for step in map(derive, modules) if not step.is_identity]
     return (
         steps[0]
         if len(steps) == 1

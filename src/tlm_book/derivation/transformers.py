@@ -141,7 +141,7 @@ def _part(module: nn.Module, wants: type[nn.Module], causal: bool) -> Derivation
 
 def _branch(subject: str, *steps: Derivation) -> Derivation:
     """The composition of these steps, without those that do nothing."""
-    kept = [step for step in steps if not step.reason.startswith("identity")]
+    kept = [step for step in steps if not step.is_identity]
     return kept[0] if len(kept) == 1 else compose(subject, *kept)
 
 

@@ -36,6 +36,11 @@ class Derivation:
         implies it."""
         return Kind.EQUIVARIANT in MEANS.get(self.kind, ())
 
+    @property
+    def is_identity(self) -> bool:
+        """True for a leaf that says X ↦ X, which a composition may leave out."""
+        return self.kind is Kind.ROWWISE and self.reason in ("identity", "identity outside training")
+
     def unproved(self) -> list["Derivation"]:
         """The places where the proof breaks: the unproved sentences whose premises, if
         they have any, are all proved."""

@@ -398,10 +398,10 @@ def _cross_block(module: CrossBlock) -> Derivation:
         "FF": derive(module.feed_forward),
     }
     norms = (module.norm_self, module.norm_cross, module.norm_feed_forward)
-    steps, drop = [], derive(module.dropout)
-    silent = drop.reason.startswith("identity")
+    steps, D = [], derive(module.dropout)
+    dropout = [] if D.is_identity else [D]
     for (name, layer), N in zip(layers.items(), map(derive, norms)):
-        parts = [N] * module.pre + [layer] + [drop] * (not silent)
+        parts = [N] * module.pre + [layer] + dropout
         names = "∘".join(part.subject for part in reversed(parts))
         branch = compose(names, *parts) if len(parts) > 1 else layer
         steps += [residual(f"Res({name})", branch)] + [N] * (not module.pre)
@@ -410,12 +410,12 @@ def _cross_block(module: CrossBlock) -> Derivation:
 
 @register_rule(EncoderDecoder)
 def _encoder_decoder(module: EncoderDecoder) -> Derivation:
-    name, drop = "t ↦ T(s, t), source fixed", derive(module.dropout)
+    name, D = "t ↦ T(s, t), source fixed", derive(module.dropout)
     for part in module.encoder.modules():  # a random memory is not fixed
         if isinstance(part, nn.Dropout) and derive(part).kind is Kind.UNPROVED:
             return primitive(name, Kind.UNPROVED, "random in training mode")
     rows = [module.embedding, module.position]
     rest = [*module.decoder, module.norm_decoder, module.unembedding]
-    silent = drop.reason.startswith("identity")
-    steps = [*map(derive, rows), *[drop] * (not silent), *map(derive, rest)]
+    dropout = [] if D.is_identity else [D]
+    steps = [*map(derive, rows), *dropout, *map(derive, rest)]
     return compose(name, *steps)
