@@ -1,6 +1,7 @@
 """Files and folders that appear complete or not at all: they are written beside their place, then renamed. Written by hand."""
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -16,7 +17,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["checked_path", "clear_parts", "free_folder", "held", "new_file", "new_folder"]
+__all__ = ["checked_path", "clear_parts", "free_folder", "held", "new_file", "new_folder", "read_json"]
 
 
 def checked_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
@@ -30,6 +31,14 @@ def free_folder(folder: str | os.PathLike[str], argument: str = "folder") -> Pat
     path = checked_path(folder, argument)
     expects(not os.path.lexists(path), argument, f"{str(path)!r}, which exists", "a folder that does not exist yet", FileExistsError)
     return path
+
+
+def read_json(file: Path, wants: str) -> object:
+    """The content of a JSON file; ValueError, which says what is wanted, for any other file."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: got no JSON ({error}), want {wants}") from error
 
 
 def _beside(path: Path) -> Path:

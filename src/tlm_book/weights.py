@@ -7,14 +7,15 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tlm_book.checks import expects
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["expects_one_table", "expects_places", "finite", "meta_model", "tie", "write_tensors"]
+__all__ = ["CONFIG", "WEIGHTS", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
 
+CONFIG, WEIGHTS = "config.json", "model.safetensors"  # the files in a model's folder
 PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
 S = TypeVar("S", bound=Settings)
 Model = TypeVar("Model", bound=nn.Module)
@@ -23,6 +24,14 @@ Model = TypeVar("Model", bound=nn.Module)
 def finite(w: Float[Tensor, "*shape"]) -> bool:
     """Whether all numbers are finite: their sum tells, unless it overflows, and then they are looked at one by one."""
     return bool(w.sum().isfinite()) or bool(w.isfinite().all())
+
+
+def tensors_in(file: Path, wants: str) -> dict[str, Tensor]:
+    """All tensors of a safetensors file; ValueError, which says what is wanted, if it is broken."""
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file}: got a broken file ({error}), want {wants}") from error
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -10,15 +10,22 @@ from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Shaped
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from tlm_book.checks import expects
 from tlm_book.encoder_decoder import EncoderDecoder
+from tlm_book.files import read_json
 from tlm_book.pretrained.names import Pair, to_file, to_model, turned_back
 from tlm_book.transformer_lm import Settings, TransformerLM
-from tlm_book.weights import expects_one_table, finite, tie, write_tensors
+from tlm_book.weights import (
+    CONFIG,
+    WEIGHTS,
+    expects_one_table,
+    finite,
+    tensors_in,
+    tie,
+    write_tensors,
+)
 
 __all__ = [
     "CONFIG",
@@ -32,7 +39,6 @@ __all__ = [
     "load_into",
     "parts_of",
     "read_fields",
-    "read_json",
     "read_tensors",
     "tensors_of",
     "write_model",
@@ -40,10 +46,10 @@ __all__ = [
 
 S = TypeVar("S", bound=Settings)
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"  # for weights in several files: says which tensor is in which file
 LIMIT = 5 * 10**9  # most bytes of one file
 PART = re.compile(r"[\w-][\w.-]*\.safetensors")  # the name of one of several files
+WHOLE = "a whole safetensors file; fetch it again"
 NO_PICKLE = (
     "safetensors: a .bin file is a pickle, a program that could do anything when it is read; convert it where you trust it, "
     "for instance with transformers: from_pretrained(…).save_pretrained(…)"
@@ -51,14 +57,6 @@ NO_PICKLE = (
 
 
 # Reading
-
-
-def read_json(file: Path, wants: str) -> object:
-    """The content of a JSON file; ValueError, which says what is wanted, for any other file."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: got no JSON ({error}), want {wants}") from error
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
@@ -101,14 +99,6 @@ def parts_of(folder: Path) -> dict[str, str]:
     return places
 
 
-def read_file(file: Path) -> dict[str, Tensor]:
-    """All tensors of one file; ValueError if it is broken."""
-    try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise ValueError(f"{file}: got a broken file ({error}), want a whole safetensors file; fetch it again") from error
-
-
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of the folder's model.safetensors, or of the several files that its index names.
 
@@ -116,7 +106,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     says, or if there is only a pickle.
     """
     if (folder / WEIGHTS).is_file():
-        return read_file(folder / WEIGHTS)
+        return tensors_in(folder / WEIGHTS, WHOLE)
     if not (folder / INDEX).is_file():
         raise without_weights(folder)
     places = parts_of(folder)
@@ -124,7 +114,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     expects(not lost, "folder", f"{str(folder)!r} without {lost[:1]}", f"the files that {INDEX} names", FileNotFoundError)
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
-        held = read_file(folder / name)
+        held = tensors_in(folder / name, WHOLE)
         odd = sorted({tensor for tensor, place in places.items() if place == name} ^ held.keys())
         expects(not odd, f"{folder / name}", f"other tensors than {INDEX} says ({odd[0] if odd else ''})", "those, and no other")
         tensors |= held

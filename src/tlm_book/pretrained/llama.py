@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_kind, is_whole
-from tlm_book.files import new_folder
+from tlm_book.files import new_folder, read_json
 from tlm_book.pretrained.files import (
     CONFIG,
     LIMIT,
@@ -21,7 +21,6 @@ from tlm_book.pretrained.files import (
     drop_copies,
     load_into,
     read_fields,
-    read_json,
     read_tensors,
     tensors_of,
     write_model,

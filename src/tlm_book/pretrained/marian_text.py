@@ -11,10 +11,11 @@ from torch import Tensor
 
 from tlm_book.checks import expects, expects_positive, expects_several
 from tlm_book.encoder_decoder import EncoderDecoder
+from tlm_book.files import read_json
 from tlm_book.inference.sampling import Sampler
 from tlm_book.inference.search import write
 from tlm_book.libraries import library
-from tlm_book.pretrained.files import CONFIG, read_json
+from tlm_book.pretrained.files import CONFIG
 from tlm_book.translation import TranslationReader, padded
 
 __all__ = ["TOKENIZER_FILES", "MarianTokenizer", "checked_vocab", "load_marian_tokenizer", "translate_marian"]

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from tlm_book.checks import expects, expects_kind
-from tlm_book.files import checked_path, free_folder, new_folder
+from tlm_book.files import checked_path, free_folder, new_folder, read_json
 from tlm_book.positional_encoding import PositionalEncoding
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.config import TrainConfig
@@ -23,17 +21,21 @@ from tlm_book.training.distributed import choose_device
 from tlm_book.training.logs import logs
 from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import (
+    CONFIG,
+    WEIGHTS,
     expects_one_table,
     expects_places,
     finite,
     meta_model,
+    tensors_in,
     tie,
     write_tensors,
 )
 
 __all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
 
-CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+TOKENIZER = "tokenizer.json"
+SAVED = "what `save` wrote"
 OWN = (CONFIG, WEIGHTS, TOKENIZER, *logs(()))  # the names that `save` gives
 
 
@@ -106,14 +108,16 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     path, chosen = checked_path(folder, "folder"), choose_device(device)
     wants = "a folder that `save` wrote"
     expects(path.is_dir(), "folder", f"no folder at {str(path)!r}", wants, FileNotFoundError)
-    expects(not of_hub(path), "folder", f"{str(path)!r}, in Hugging Face's form", f"{wants}; load_model reads that form")
+    fields: Any = read_json(path / CONFIG, SAVED) if (path / CONFIG).is_file() else {}
+    of_hub = isinstance(fields, dict) and "model_type" in fields  # a field that Hugging Face's files have
+    expects(not of_hub, "folder", f"{str(path)!r}, in Hugging Face's form", f"{wants}; load_model reads that form")
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", wants, FileNotFoundError)
-    config = read_config(path / CONFIG)
-    tokenizer = read_tokenizer(path)
+    config = config_of(fields, path / CONFIG)
+    tokenizer = tokenizer_of(fields, path)
     V = config.vocab_size
     expects(len(tokenizer) == V, TOKENIZER, f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
-    return with_weights(config, read_weights(path / WEIGHTS), path / WEIGHTS).to(chosen), tokenizer
+    return with_weights(config, tensors_in(path / WEIGHTS, SAVED), path / WEIGHTS).to(chosen), tokenizer
 
 
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
@@ -125,14 +129,14 @@ def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
 # What is read is checked
 
 
-def read_tokenizer(folder: Path) -> Tokenizer | HubTokenizer:
-    """The tokenizer in a folder that `save` wrote; ValueError if its file is broken."""
-    of_hub = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("tokenizer")
-    if of_hub is None:
+def tokenizer_of(fields: dict[str, Any], folder: Path) -> Tokenizer | HubTokenizer:
+    """The tokenizer in a folder whose config.json has these fields; ValueError if its file is broken."""
+    counts = fields.get("tokenizer")
+    if counts is None:
         return tokenizer_in(folder / TOKENIZER)
-    right = isinstance(of_hub, dict) and of_hub.keys() == {"size", "start", "stop"} and all(isinstance(n, int) for n in of_hub.values())
-    expects(right, f"{folder / CONFIG}", f"tokenizer: {of_hub!r}", "what `save` wrote")
-    return tokenizer_in(folder / TOKENIZER, HubTokenizer, **of_hub)
+    right = isinstance(counts, dict) and counts.keys() == {"size", "start", "stop"} and all(isinstance(n, int) for n in counts.values())
+    expects(right, f"{folder / CONFIG}", f"tokenizer: {counts!r}", SAVED)
+    return tokenizer_in(folder / TOKENIZER, HubTokenizer, **counts)
 
 
 def tokenizer_in(file: Path, kind: Any = Tokenizer, **more: Any) -> Any:
@@ -143,23 +147,10 @@ def tokenizer_in(file: Path, kind: Any = Tokenizer, **more: Any) -> Any:
         raise ValueError(str(error).replace(f"path: got {str(file)!r}", f"{file}: got a broken file")) from error
 
 
-def of_hub(folder: Path) -> bool:
-    """Whether the folder's config.json is one of Hugging Face's, which has a field model_type."""
-    try:
-        fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(fields, dict) and "model_type" in fields
-
-
-def read_config(file: Path) -> Config:
-    """The model's settings in a config.json; ValueError if it is not such a file, or has other fields."""
-    try:
-        fields = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: got no JSON ({error}), want what `save` wrote") from error
+def config_of(fields: Any, file: Path) -> Config:
+    """The model's settings in this content of a config.json; ValueError, which names the file, for any other content."""
     right = isinstance(fields, dict) and isinstance(fields.get("model"), dict)
-    expects(right, f"{file}", 'no table "model"', "what `save` wrote")
+    expects(right, f"{file}", 'no table "model"', SAVED)
     known = {field.name: field.default for field in dataclasses.fields(Config)}
     missing = [name for name, default in known.items() if default is dataclasses.MISSING and name not in fields["model"]]
     unknown = [name for name in fields["model"] if name not in known]
@@ -170,14 +161,6 @@ def read_config(file: Path) -> Config:
         return Config(**fields["model"])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{file}: {error}") from error
-
-
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file; ValueError if it is broken."""
-    try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise ValueError(f"{file}: got no safetensors file ({error}), want what `save` wrote") from error
 
 
 def expects_few_places(config: Config, weights: Mapping[str, Tensor], of: str) -> None:
