@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tlm_book import __version__
-from tlm_book.arguments import arguments, in_options, refuse_options
+from tlm_book.arguments import OF_PAIRS, arguments, in_options, refuse_options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -175,27 +175,17 @@ def _audited(options: dict[str, Any]) -> tuple[str, int]:
     return str(report), int(not report.ok)
 
 
-def presets() -> "dict[str, Callable[[], nn.Module]]":
-    """{name: a function that makes the model} for the book's presets; the models are in evaluation mode and their weights hold no numbers."""
+def preset_model(name: str) -> "nn.Module":
+    """The model of one of `PRESETS`, in evaluation mode; its weights hold no numbers."""
     import torch
 
     from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
     from tlm_book.transformer_lm import Config, TransformerLM
 
-    def made(model: Any, config: Any, name: str) -> "Callable[[], nn.Module]":
-        def make() -> "nn.Module":
-            with torch.device("meta"):
-                return model(getattr(config, name)(1000)).eval()
-
-        return make
-
-    kinds = ("", TransformerLM, Config), ("encoder-decoder-", EncoderDecoder, EncoderDecoderConfig)
-    return {
-        before + name: made(model, config, name)
-        for before, model, config in kinds
-        for name, method in vars(config).items()
-        if isinstance(method, classmethod) and not name.startswith("_")
-    }
+    decoder = not name.startswith(OF_PAIRS)
+    model, config = (TransformerLM, Config) if decoder else (EncoderDecoder, EncoderDecoderConfig)
+    with torch.device("meta"):
+        return model(getattr(config, name.removeprefix(OF_PAIRS))(1000)).eval()
 
 
 def prove(options: dict[str, Any]) -> tuple[str, int]:
@@ -204,7 +194,7 @@ def prove(options: dict[str, Any]) -> tuple[str, int]:
     from tlm_book.pretrained import load_model
 
     name, folder, out = options["preset"], options["model"], options["out"]
-    model = load_model(folder)[0].eval() if name is None else presets()[name]()
+    model = load_model(folder)[0].eval() if name is None else preset_model(name)
     return prove(model, None if out is None else Path(out))
 
 

@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 
 from tlm_book.checks import did_you_mean
 
-__all__ = ["PRESETS", "arguments", "in_options", "refuse_options"]
+__all__ = ["OF_PAIRS", "PRESETS", "arguments", "in_options", "refuse_options"]
 
 _DECODERS = ("wojcik", "lelarge", "becker_kahn", "agarwal", "lei_mao", "gpt2", "vaswani", "llama", "qwen2", "qwen3", "mistral", "mixtral", "gemma")
 _PAIRS = ("lei_mao", "pre_norm", "agarwal", "vaswani")
-PRESETS = (*_DECODERS, *(f"encoder-decoder-{name}" for name in _PAIRS))
+OF_PAIRS = "encoder-decoder-"  # with which the names of pairs begin
+PRESETS = (*_DECODERS, *(OF_PAIRS + name for name in _PAIRS))
 
 
 class _Parser(argparse.ArgumentParser):

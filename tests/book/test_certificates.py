@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from tlm_book import derivation
-from tlm_book.__main__ import main, presets
+from tlm_book.__main__ import main, preset_model
+from tlm_book.arguments import PRESETS
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import (
     MEANS,
@@ -120,9 +121,9 @@ MODELS = {
 
 @needs_coq
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*presets(), *MODELS])
+@pytest.mark.parametrize("name", [*PRESETS, *MODELS])
 def test_an_honest_certificate_is_accepted(name, compiled):
-    model = presets()[name]() if name in presets() else MODELS[name]()
+    model = preset_model(name) if name in PRESETS else MODELS[name]()
     verdict = coq.run(derive(model).certificate(), compiled)
     assert verdict == coq.Verdict(True, coq.AXIOMS, coq.CLOSED + "\n"), verdict.output
     assert all(leaf.checks for leaf in assumptions(derive(model))), "an assumption that no check of the book tries"
@@ -265,9 +266,9 @@ def said(*arguments: str) -> tuple[int, str]:
 @needs_coq
 def test_prove_says_what_was_proved_and_what_assumed(tmp_path):
     status, report = said("--preset", "gpt2", "--out", str(tmp_path / "gpt2.v"))
-    assert status == 0 and (tmp_path / "gpt2.v").read_text(encoding="utf-8") == derive(presets()["gpt2"]()).certificate()
+    assert status == 0 and (tmp_path / "gpt2.v").read_text(encoding="utf-8") == derive(preset_model("gpt2")).certificate()
     assert "Proved by Coq, without axioms" in report
-    leaves = assumptions(derive(presets()["gpt2"]()))
+    leaves = assumptions(derive(preset_model("gpt2")))
     assert f"Assumed of the {len(leaves)} leaves:" in report
     assert [line for line in report.splitlines() if re.match(r"  \d+\. ", line)][len(leaves) - 1].startswith(f"  {len(leaves)}. ")
     for leaf in leaves:
@@ -332,5 +333,5 @@ def test_prove_without_coq(tmp_path, monkeypatch):
 
 
 def test_presets_hold_no_numbers():
-    assert {"gpt2", "mixtral", "encoder-decoder-vaswani"} <= set(presets())
-    assert all(weights.device == torch.device("meta") for weights in presets()["gpt2"]().parameters())
+    for name in ("gpt2", "mixtral", "encoder-decoder-vaswani"):
+        assert all(weights.device == torch.device("meta") for weights in preset_model(name).parameters())

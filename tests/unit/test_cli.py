@@ -536,10 +536,12 @@ def test_too_little_memory_is_one_line(empty, monkeypatch, capsys):
 
 
 def test_the_presets_are_those_of_the_settings():
-    from tlm_book.__main__ import presets
     from tlm_book.arguments import PRESETS
+    from tlm_book.encoder_decoder import EncoderDecoderConfig
+    from tlm_book.transformer_lm import Config
 
-    assert set(PRESETS) == set(presets())
+    kinds = ("", Config), ("encoder-decoder-", EncoderDecoderConfig)
+    assert set(PRESETS) == {before + name for before, kind in kinds for name, method in vars(kind).items() if isinstance(method, classmethod)}
 
 
 def test_the_weights_may_be_read_by_whom_the_umask_allows(trained):
