@@ -122,12 +122,10 @@ def export(options: dict[str, Any]) -> str:
     out = options["out"]
     model, tokenizer = decoder_in(options["model"])
     kind = save_model(model, out, tokenizer)
-    if tokenizer is None:
-        said = "without a tokenizer, as it came", "AutoModelForCausalLM", f"model = AutoModelForCausalLM.from_pretrained({out!r})"
-    else:
-        both = "AutoModelForCausalLM, AutoTokenizer"
-        said = "with its tokenizer", both, f"model, tokenizer = (auto.from_pretrained({out!r}) for auto in ({both}))"
-    return f"{out} holds a model of the kind {kind!r}, {said[0]}. In Python:\n    from transformers import {said[1]}\n    {said[2]}"
+    autos = {"model": "AutoModelForCausalLM"} | ({} if tokenizer is None else {"tokenizer": "AutoTokenizer"})
+    lines = [f"from transformers import {', '.join(autos.values())}", *(f"{name} = {auto}.from_pretrained({out!r})" for name, auto in autos.items())]
+    has = "without a tokenizer, as it came" if tokenizer is None else "with its tokenizer"
+    return "\n    ".join([f"{out} holds a model of the kind {kind!r}, {has}. In Python:", *lines])
 
 
 def page(options: dict[str, Any]) -> str:
