@@ -3,7 +3,6 @@
 import copy
 import os
 from functools import partial
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +24,10 @@ from tlm_book.training import (
     due,
     encode_corpus,
     iter_steps,
-    load,
     optimizer_for,
     save,
 )
+from tlm_book.training.folder import load_data
 from tlm_book.transformer_lm import Config, TransformerLM
 
 __all__ = [
@@ -113,10 +112,7 @@ def shipped_rhymes(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
     """(model, tokenizer): the small model of rhymes that comes with the package,
     trained by `train_rhymes`.
     """
-    with resources.as_file(
-        resources.files("tlm_book") / "data" / "rhymes"
-    ) as folder:
-        return load(folder, device)
+    return load_data("rhymes", device)
 
 
 # --- Three scores

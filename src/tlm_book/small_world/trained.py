@@ -1,6 +1,5 @@
 """The model of the small world that comes with the package. Written by hand."""
 
-from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +11,6 @@ __all__ = ["model"]
 
 def model(device: str = "cpu") -> "tuple[TransformerLM, Tokenizer]":
     """(model, tokenizer): the model that has learned the small world from its stories. A story for it must begin with `tokenizer.start`."""
-    from tlm_book.training import load  # imported here, since only this needs torch
+    from tlm_book.training.folder import load_data  # only this needs torch
 
-    with resources.as_file(resources.files("tlm_book") / "data" / "world") as folder:
-        return load(folder, device)
+    return load_data("world", device)

@@ -32,7 +32,7 @@ from tlm_book.weights import (
     write_tensors,
 )
 
-__all__ = ["load", "save", "shipped", "stored_weights", "with_weights"]
+__all__ = ["load", "load_data", "save", "shipped", "stored_weights", "with_weights"]
 
 TOKENIZER = "tokenizer.json"
 SAVED = "what `save` wrote"
@@ -122,7 +122,12 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
 
 def shipped(device: str = "cpu") -> tuple[TransformerLM, Tokenizer]:
     """(model, tokenizer): the small English model that comes with the package, made by `train_book`. (T-shipped)"""
-    with resources.as_file(resources.files("tlm_book") / "data" / "model") as folder:
+    return load_data("model", device)
+
+
+def load_data(name: str, device: str) -> tuple[TransformerLM, Tokenizer]:
+    """(model, tokenizer) from the folder of this name in the package's data."""
+    with resources.as_file(resources.files("tlm_book") / "data" / name) as folder:
         return load(folder, device)
 
 
