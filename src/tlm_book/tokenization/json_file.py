@@ -44,6 +44,14 @@ def _expects_counts(size: int, start: int | None, stop: int | None) -> None:
         expects(got >= 0, name, got, "at least 0")
 
 
+_Finder = tuple[Mapping[str, str], re.Pattern[str]]  # {spelling: name of the added token}, and a pattern for all spellings
+
+
+def _finder(names: Mapping[str, str]) -> _Finder:
+    longest_first = sorted(names, key=len, reverse=True)  # since one may begin another
+    return names, re.compile("|".join(map(re.escape, longest_first)))
+
+
 class HubTokenizer(Tokens):
     """The tokenizer that a tokenizer.json describes: it gives the tokens of the library tokenizers, without that library.
 
@@ -145,7 +153,7 @@ class HubTokenizer(Tokens):
         self.specials, end = {}, len(self._vocab)
         last = end and max(self._vocab.values()) + 1
         wants("numbers of the vocabulary", last, end)
-        finders: list[dict[str, str]] = [{}, {}]
+        spellings: list[dict[str, str]] = [{}, {}]
         for token in sorted(added, key=lambda token: token["id"]):
             name, number = token["content"], token["id"]
             for part in ("single_word", "lstrip", "rstrip"):
@@ -157,9 +165,9 @@ class HubTokenizer(Tokens):
             if token["special"]:
                 self.specials[name] = number
             spelled = self._normalized(name) if token["normalized"] else name
-            finders[token["normalized"]][spelled] = name
+            spellings[token["normalized"]][spelled] = name
             self._spelled.append((spelled, number))
-        self._raw, self._late = finders
+        self._raw, self._late = map(_finder, spellings)
         self._size = end
 
     def _byte_strings(self, size: int) -> list[bytes]:
@@ -202,18 +210,17 @@ class HubTokenizer(Tokens):
         expects_several("texts", texts, "several texts, such as a list of str")
         return [self.encode(text, **options) for text in texts]
 
-    def _split(self, text: str, names: Mapping[str, str], closed: Collection[str], first: bool) -> Iterable[tuple[str, int | None, bool]]:
-        """The parts of a text, left to right: (part, its number if an added token, whether it begins the text); of the names, the longest first."""
-        longest_first = sorted(names, key=len, reverse=True)
+    def _split(self, text: str, finder: _Finder, closed: Collection[str], first: bool) -> Iterable[tuple[str, int | None, bool]]:
+        """The parts of a text, left to right: (part, its number if an added token, whether it begins the text)."""
+        names, pattern = finder
         end = 0
-        if names:
-            for match in re.finditer("|".join(map(re.escape, longest_first)), text):
-                if names[match.group()] in closed:
-                    continue
-                if match.start() > end:
-                    yield text[end : match.start()], None, first and end == 0
-                yield match.group(), self._added[names[match.group()]], False
-                end = match.end()
+        for match in pattern.finditer(text) if names else ():
+            if names[match.group()] in closed:
+                continue
+            if match.start() > end:
+                yield text[end : match.start()], None, first and end == 0
+            yield match.group(), self._added[names[match.group()]], False
+            end = match.end()
         if end < len(text):
             yield text[end:], None, first and end == 0
 
