@@ -22,8 +22,8 @@ from tlm_book.tokenization.json_parts import (
     BLANK,
     byte_of,
     cutter,
-    decoded,
     frame,
+    leading_spaces,
     normalizer,
     wants,
     whole_numbers,
@@ -74,8 +74,8 @@ class HubTokenizer(Tokens):
             wants(part, (state.get(part) or {}).get("direction", state.get(part)), None)
         self._normalized = normalizer(state["normalizer"])
         self._cut, self.byte_level = cutter(state["pre_tokenizer"])
-        self._strip = decoded(state["decoder"])
-        wants("decoder for a ByteLevel pre_tokenizer", self._strip is None, self.byte_level)
+        self._leading = leading_spaces(state["decoder"])
+        wants("decoder for a ByteLevel pre_tokenizer", self._leading is None, self.byte_level)
         self.before, self.after = frame(state["post_processor"])
         self._read_model(state["model"])
         self._read_added(state["added_tokens"] or [])
@@ -248,7 +248,7 @@ class HubTokenizer(Tokens):
     def decode(self, tokens: Iterable[SupportsIndex]) -> str:
         """The text of the tokens, without the space that was put before it. Bytes that form no character become U+FFFD; in the sentencepiece kind,
         so does each byte of a run of bytes that is not valid text. Errors as in `decode_bytes`."""
-        if self._strip is None:
+        if self._leading is None:
             return super().decode(tokens)
         text, row = "", b""
         for token in tokens:
@@ -263,7 +263,7 @@ class HubTokenizer(Tokens):
                 row = b""
         text += _row_of_bytes(row)
         lead = len(text) - len(text.lstrip(" "))
-        return text[min(lead, self._strip) :]
+        return text[min(lead, self._leading) :]
 
 
 def _row_of_bytes(row: bytes) -> str:

@@ -16,7 +16,7 @@ from tlm_book.libraries import library
 from tlm_book.tokenization.bpe import GPT2_PATTERN
 from tlm_book.tokenization.rust import pre_tokenizer
 
-__all__ = ["BLANK", "LLAMA3_PATTERN", "QWEN_PATTERN", "Cutter", "Normalizer", "byte_of", "cutter", "decoded", "frame", "normalizer", "wants"]
+__all__ = ["BLANK", "LLAMA3_PATTERN", "QWEN_PATTERN", "Cutter", "Normalizer", "byte_of", "cutter", "frame", "leading_spaces", "normalizer", "wants"]
 
 BLANK = "▁"  # sentencepiece's character for a space
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -157,7 +157,7 @@ def byte_of(name: str) -> int | None:
     return int(found[1], 16) if found else None
 
 
-def decoded(part: Mapping[str, Any] | None) -> int | None:
+def leading_spaces(part: Mapping[str, Any] | None) -> int | None:
     """How many leading spaces the file's decoder removes; None for a ByteLevel decoder."""
     steps = steps_of(part, "decoders")
     kinds = [step.get("type") for step in steps]
