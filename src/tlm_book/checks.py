@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "expects_kind", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "expects_floats", "expects_kind", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,6 +150,12 @@ def expects_mask(argument: str, mask: Any) -> None:
     """Check that a mask holds True and False; TypeError otherwise."""
     if str(mask.dtype).removeprefix("torch.") != "bool":
         refuse(argument, f"dtype {mask.dtype}", "True and False", TypeError)
+
+
+def expects_floats(argument: str, x: Any) -> None:
+    """Check that a tensor holds floating point numbers, and not tokens, say; TypeError otherwise."""
+    if not x.is_floating_point():
+        refuse(argument, f"dtype {x.dtype}", "floating point numbers", TypeError)
 
 
 def expects_several(argument: str, values: object, wants: str, kind: type = Iterable) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
+    expects_floats,
     expects_length,
     expects_one_of,
     expects_positive,
@@ -110,8 +111,7 @@ class PositionalNetwork(nn.Module):
             self.W_ze = nn.Parameter(torch.randn(back) / d_hidden**0.5)
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        wants = "floating point rows, not tokens"
-        expects(x.is_floating_point(), "x", f"dtype {x.dtype}", wants, TypeError)
+        expects_floats("x", x)
         expects_shape("x", x, ("n", self.d_model))
         n = x.shape[-2]
         expects_length("x", n, self.max_len)

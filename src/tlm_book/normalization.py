@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
+    expects_floats,
     expects_numbers,
     expects_one_of,
     expects_positive,
@@ -58,8 +59,7 @@ class Normalization(nn.Module):
         self.eps, self.eps_mode = eps, eps_mode
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        real = x.is_floating_point()
-        expects(real, "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
+        expects_floats("x", x)
         expects_shape("x", x, tuple(self.weight.shape))
         if self.eps_mode == "inside":
             return F.layer_norm(
@@ -111,8 +111,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        real = x.is_floating_point()
-        expects(real, "x", f"dtype {x.dtype}", "floating point numbers", TypeError)
+        expects_floats("x", x)
         expects_shape("x", x, tuple(self.weight.shape))
         # one type for both, since torch's kernel wants it
         wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))

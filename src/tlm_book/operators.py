@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_shape
+from tlm_book.checks import expects_floats, expects_shape
 
 __all__ = [
     "causal_mask",
@@ -21,8 +21,7 @@ def causal_mask(scores: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch n 
     ValueError for fewer than two axes, TypeError for whole numbers.
     """
     expects_shape("scores", scores, ("n", "m"))
-    real = scores.is_floating_point()
-    expects(real, "scores", f"dtype {scores.dtype}", "floating point", TypeError)
+    expects_floats("scores", scores)
     n, m = scores.shape[-2:]
     later = torch.ones(n, m, dtype=torch.bool, device=scores.device).triu(1)
     return scores.masked_fill(later, float("-inf"))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tlm_book.arrays import as_float64
 from tlm_book.checks import (
     expects,
+    expects_floats,
     expects_length,
     expects_numbers,
     expects_one_of,
@@ -189,8 +190,7 @@ class Rotary(nn.Module):
         x: Float[Tensor, "*batch n k"],
         at: int | slice | Int[Tensor, "..."] = 0,
     ) -> Float[Tensor, "*batch n k"]:
-        wants = "floating point rows, not tokens"
-        expects(x.is_floating_point(), "x", f"dtype {x.dtype}", wants, TypeError)
+        expects_floats("x", x)
         expects_shape("x", x, ("n", self.d_head))
         if self.cos.is_meta and not x.is_meta:
             self._fill(x)
@@ -324,8 +324,7 @@ class RopeScaling:
 
 def _checked_rows(x: Float[Tensor, "*batch n d"], max_len: int, d_model: int) -> int:
     """The number of rows n of x: (…, n, d_model), floating point, 1 ≤ n ≤ max_len."""
-    wants = "floating point rows, not tokens"
-    expects(x.is_floating_point(), "x", f"dtype {x.dtype}", wants, TypeError)
+    expects_floats("x", x)
     expects_shape("x", x, ("n", d_model))
     expects_length("x", x.shape[-2], max_len)
     return x.shape[-2]
