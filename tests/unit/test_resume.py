@@ -905,7 +905,7 @@ def test_the_speed_is_that_of_the_steps_since_the_run_was_taken_up(tmp_path):
     model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
     log = [{"step": k, "lr": 0.1, "loss": 1.0, "held_out": 1.0} for k in range(1, 11)]
     tokens = torch.arange(40) % 5
-    found = report(tmp_path, 2, tokens, tokens, 40, Result(model, log, 2.0, 6), TrainConfig(steps=10, warmup=1, batch_size=3), 0)
+    found = report(tmp_path, Result(model, log, 2.0, 6), TrainConfig(steps=10, warmup=1, batch_size=3), tokens, tokens, 0, documents=2, held_out_bytes=40)
     assert found.tokens_per_second == (10 - 6) * 3 * 4 / 2.0 and found.best_step == 1
 
 
@@ -914,7 +914,7 @@ def test_the_tables_count_no_more_than_they_are_said_to(tmp_path, monkeypatch):
     result = Result(model, [{"step": 1, "lr": 0.1, "loss": 1.0, "held_out": 1.0}], 2.0)
     known, held_out = torch.tensor([*[0, 1] * 20, *[4] * 40]), torch.arange(40) % 2
     monkeypatch.setattr(running, "COUNTED", 40)
-    found = report(tmp_path, 2, known, held_out, 40, result, TrainConfig(steps=1, warmup=0), 0)
+    found = report(tmp_path, result, TrainConfig(steps=1, warmup=0), known, held_out, 0, documents=2, held_out_bytes=40)
     assert found.unigram == unigram(known[:40], held_out, 5) != unigram(known, held_out, 5) and found.train_tokens == 80
 
 

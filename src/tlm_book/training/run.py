@@ -144,27 +144,28 @@ COUNTED = 20_000_000  # the tables count at most this many tokens
 
 def report(
     folder: Path,
-    n_documents: int,
-    known: Int[Tensor, "N"],
-    held_out: Int[Tensor, "K"],
-    bytes_held_out: int,
     result: Result,
     config: TrainConfig,
+    known: Int[Tensor, "N"],
+    held_out: Int[Tensor, "K"],
     start: int,
+    *,
+    documents: int,
+    held_out_bytes: int,
+    held_out_characters: int | None = None,
     n_files: int | None = None,
-    characters: int | None = None,
 ) -> RunReport:
-    """The report of a run, with its rivals on the same split and its speed."""
+    """The report of a run, with its rivals on the same split and its speed. Keywords: the fields of `RunReport` that are counted in the text."""
     c, (step, loss) = result.model.config, result.best
     device, text = next(result.model.parameters()).device, known[:COUNTED]
     read = (len(result.log) - result.resumed) * config.batch_size * c.max_len
     speed = read / max(result.seconds, 1e-9)
     return RunReport(
         folder=folder,
-        documents=n_documents,
+        documents=documents,
         train_tokens=len(known),
         held_out_tokens=len(held_out),
-        held_out_bytes=bytes_held_out,
+        held_out_bytes=held_out_bytes,
         parameters=sum(p.numel() for p in result.model.parameters()),
         steps=config.steps,
         best_step=step,
@@ -175,7 +176,7 @@ def report(
         tokens_per_second=speed,
         mfu=speed * flops_per_token(c, c.max_len) / peak_matmul_flops(device, config.dtype),
         n_files=n_files,
-        held_out_characters=characters,
+        held_out_characters=held_out_characters,
     )
 
 
@@ -208,8 +209,11 @@ def train_and_save(
     pace = pace_of(config, model_config, len(known), len(held_out), progress)
     result = train(config, model_config, known, held_out, start=start, device=device, progress=progress, observers=[pace])
     folder = save(result.model, out, tokenizer, config=dataclasses.replace(config, products=result.products), log=result.log)
-    bytes_held_out = sum(len(t.encode()) for t in held_out_texts)
-    return report(folder, len(texts), known, held_out, bytes_held_out, result, config, start, characters=sum(map(len, held_out_texts)))
+    n_bytes, n_characters = sum(len(t.encode()) for t in held_out_texts), sum(map(len, held_out_texts))
+    return report(
+        folder, result, config, known, held_out, start,
+        documents=len(texts), held_out_bytes=n_bytes, held_out_characters=n_characters,
+    )
 
 
 def train_from_file(
@@ -366,7 +370,8 @@ def train_files(
             if plot:
                 (folder / CURVES).touch()
         dist.wait()
-        return _train_prepared(folder, out, read_job(folder).changed(choices), dist, parallel, keep, progress, watch, aim)
+        job = read_job(folder).changed(choices)
+        return _train_prepared(folder, out, job, dist, parallel=parallel, keep=keep, progress=progress, watch=watch, aim=aim)
 
 
 def _job_again(known: Path, out: Path, data: Paths | None, preset: str | None, begin: Begin | None, choices: dict[str, Any]) -> Job:
@@ -395,11 +400,12 @@ def _train_prepared(
     out: Path,
     job: Job,
     dist: DistContext,
+    *,
     parallel: str,
     keep: int,
     progress: bool,
     watch: Callable[[int, Any, Any], None] | None,
-    aim: Aim | None = None,
+    aim: Aim | None,
 ) -> RunReport | None:
     """Train in a folder that `prepare` has filled, save, and remove the folder."""
     begun, lead, config = begun_with(folder), dist.rank == 0, as_replanned(folder, job.config)
@@ -436,11 +442,12 @@ def _train_prepared(
         out.rename(former)
     saved = save(result.model, out, words, config=dataclasses.replace(config, products=result.products), log=result.log, more=more)
     carry_over(former, out)
-    n_documents, n_judged = known.head["documents"] + held_out.head["documents"], held_out.head["bytes"]
     there = all(os.path.exists(path) for path in job.data)  # the text may exist only as tokens by now
-    n_files = len(job.files(folder)) if there else None
-    characters = held_out.head.get("characters")
-    said = report(saved, n_documents, known.tokens, held_out.tokens, n_judged, result, config, words.start, n_files, characters)
+    said = report(
+        saved, result, config, known.tokens, held_out.tokens, words.start,
+        documents=known.head["documents"] + held_out.head["documents"], held_out_bytes=held_out.head["bytes"],
+        held_out_characters=held_out.head.get("characters"), n_files=len(job.files(folder)) if there else None,
+    )
     del known, held_out
     shutil.rmtree(folder)
     return said
