@@ -40,14 +40,18 @@ class _Parser(argparse.ArgumentParser):
         return found
 
 
+def _expects(condition: object, got: object, wants: str) -> None:
+    if not condition:
+        raise argparse.ArgumentTypeError(f"got {got}, want {wants}")
+
+
 def _number(kind: type[int] | type[float], wants: str, right: Callable[[Any], bool]) -> Callable[[str], int | float]:
     def read(text: str) -> int | float:
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not right(value):
-            raise argparse.ArgumentTypeError(f"got {text}, want {wants}")
+        _expects(right(value), text, wants)
         return value
 
     return read
@@ -64,16 +68,14 @@ _FRACTION = _number(float, "a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 def _text(text: str) -> str:
-    if any("\ud800" <= sign <= "\udfff" for sign in text):  # as Python reads bytes that are not UTF-8
-        raise argparse.ArgumentTypeError(f"got {text!r}, want text in UTF-8")
+    _expects(not any("\ud800" <= sign <= "\udfff" for sign in text), repr(text), "text in UTF-8")  # so Python reads bytes that are not
     return text
 
 
 def _there(wants: str, right: Callable[[Path], bool]) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if not right(Path(text)):
-            got = f"{text!r}, which is another thing" if Path(text).exists() else f"nothing at {text!r}"
-            raise argparse.ArgumentTypeError(f"got {got}, want {wants}")
+        got = f"{text!r}, which is another thing" if Path(text).exists() else f"nothing at {text!r}"
+        _expects(right(Path(text)), got, wants)
         return text
 
     return read
@@ -82,50 +84,43 @@ def _there(wants: str, right: Callable[[Path], bool]) -> Callable[[str], str]:
 def _model(text: str) -> str:
     path = Path(text)
     run = path if (path / "run.json").exists() and not (path / "config.json").exists() else Path(f"{path}.run")
-    if run.is_dir() and (run == path or not path.exists()):
-        out = str(run).removesuffix(".run")
-        raise argparse.ArgumentTypeError(f"got a run that is not finished, in {str(run)!r}, want it finished: python -m tlm_book train --resume --out {out}")
+    unfinished, out = run.is_dir() and (run == path or not path.exists()), str(run).removesuffix(".run")
+    _expects(not unfinished, f"a run that is not finished, in {str(run)!r}", f"it finished: python -m tlm_book train --resume --out {out}")
     return _there("a folder with a model", Path.is_dir)(text)
 
 
 def _place(text: str) -> str:
-    if file := next((path for path in Path(text).parents if os.path.isfile(path)), None):
-        raise argparse.ArgumentTypeError(f"got {text!r}, and {str(file)!r} is a file, want a folder that can be made")
+    file = next((path for path in Path(text).parents if os.path.isfile(path)), None)
+    _expects(file is None, f"{text!r}, and {str(file)!r} is a file", "a folder that can be made")
     return text
 
 
-def _new(text: str) -> str:
-    if os.path.lexists(Path(text)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a folder that does not exist yet")
+def _new_folder(text: str) -> str:
+    _expects(not os.path.lexists(Path(text)), f"{text!r}, which exists", "a folder that does not exist yet")
     return _place(text)
 
 
 def _new_file(text: str) -> str:
-    if os.path.lexists(Path(text)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, which exists, want a file that does not exist yet")
-    if not Path(text).parent.is_dir():
-        raise argparse.ArgumentTypeError(f"got {text!r}, and no folder {str(Path(text).parent)!r}, want a file in a folder that exists")
+    _expects(not os.path.lexists(Path(text)), f"{text!r}, which exists", "a file that does not exist yet")
+    folder = Path(text).parent
+    _expects(folder.is_dir(), f"{text!r}, and no folder {str(folder)!r}", "a file in a folder that exists")
     return text
 
 
 def _page(text: str) -> str:
-    if Path(text).suffix != ".html" or os.path.lexists(Path(text)):
-        got = f"{text!r}, which exists" if os.path.lexists(Path(text)) else repr(text)
-        raise argparse.ArgumentTypeError(f"got {got}, want a name that ends in .html, of a file that does not exist yet")
+    _expects(Path(text).suffix == ".html", repr(text), "a name that ends in .html")
     return _new_file(text)
 
 
 def _factory(text: str) -> str:
     path, _, name = text.partition(":")
-    if not path or not name or path.startswith("."):
-        raise argparse.ArgumentTypeError(f"got {text!r}, want package.module:factory")
+    _expects(path and name and not path.startswith("."), repr(text), "package.module:factory")
     return text
 
 
 def _one_of(names: Sequence[str]) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if text not in names:
-            raise argparse.ArgumentTypeError(f"got {text!r}, want one of {', '.join(names)}{did_you_mean(text, names)}")
+        _expects(text in names, repr(text), f"one of {', '.join(names)}{did_you_mean(text, names)}")
         return text
 
     return read
@@ -148,12 +143,7 @@ _EXAMPLES = """examples:
 Each command has more to say: python -m tlm_book train --help"""
 
 
-def arguments() -> argparse.ArgumentParser:
-    """The six commands and their options."""
-    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, make it write, export it for another library or as a page, test whether a model sees the future, or prove that it does not.")
-    commands = parser.add_subparsers(dest="command", required=True)
-
-    train = commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS)
+def _of_train(train: argparse.ArgumentParser) -> None:
     source = train.add_mutually_exclusive_group()
     source.add_argument("--data", metavar="PATH", nargs="+", type=_there("a text file", Path.exists), help="text files in UTF-8, or folders of them")
     source.add_argument("--book", action="store_true", help="the book's own corpus and settings, which make the shipped model")
@@ -188,7 +178,8 @@ def arguments() -> argparse.ArgumentParser:
     chosen.add_argument("--activation-checkpointing", action="store_true", help="recompute the inside of the blocks, to save memory")
     chosen.add_argument("--compile", action="store_true", help="compile the model")
 
-    generate = commands.add_parser("generate", help="continue a text")
+
+def _of_generate(generate: argparse.ArgumentParser) -> None:
     generate.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family (default: the shipped model of the essays)")
     generate.add_argument("--prompt", type=_text, default="", help="the text to continue (default: none)")
     generate.add_argument("--tokens", type=_NATURAL, default=100, help="new tokens at most (default: 100)")
@@ -201,29 +192,45 @@ def arguments() -> argparse.ArgumentParser:
     generate.add_argument("--seed", type=_SEED, default=0, help="seed of the choice of tokens (default: 0)")
     generate.add_argument("--device", default="auto", help='"auto" (a GPU if there is one), "cpu", "cuda", …')
 
-    export = commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma.")
+
+def _of_export(export: argparse.ArgumentParser) -> None:
     export.add_argument("--model", metavar="DIR", required=True, type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     export.add_argument("--to", choices=["hf"], default="hf", help="hf: Hugging Face's files, which transformers loads (default)")
-    export.add_argument("--out", metavar="DIR", required=True, type=_new, help="a folder that does not exist yet")
+    export.add_argument("--out", metavar="DIR", required=True, type=_new_folder, help="a folder that does not exist yet")
 
-    page = commands.add_parser("page", help="make a page on which a model answers as you type", description="One HTML file that contains the model and computes its scores, its attention and its next token at every keystroke; it needs no network.")
+
+def _of_page(page: argparse.ArgumentParser) -> None:
     page.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a small GPT-2 and its tokenizer (default: the shipped model of the essays)")
     page.add_argument("--out", metavar="FILE", required=True, type=_page, help="the file, which ends in .html and does not exist yet")
     page.add_argument("--text", type=_text, default="", help="the text at first (default: none)")
     page.add_argument("--title", type=_text, help="the page's title")
 
-    audit = commands.add_parser("audit", help="test whether a model sees the future; status 1 if it does")
+
+def _of_audit(audit: argparse.ArgumentParser) -> None:
     audit.add_argument("factory", metavar="MODULE:FACTORY", type=_factory, help="called without arguments; returns (model, inputs), or (model, inputs, options) with a dictionary of further arguments of tlm_book.audit")
     audit.add_argument("--back-end", action="append", dest="back_ends", metavar="NAME", help="a further attention back end to try; may be repeated")
     audit.add_argument("--length", action="append", type=_POSITIVE, dest="lengths", metavar="N", help="a number of rows to try; may be repeated")
     audit.add_argument("--mode", action="append", choices=["eval", "train"], dest="modes", help="only this mode (default: both)")
     audit.add_argument("--quiet", action="store_true", help="no progress bar")
 
-    prove = commands.add_parser("prove", help="prove that a model never looks ahead, checked by Coq; status 1 if there is no proof")
+
+def _of_prove(prove: argparse.ArgumentParser) -> None:
     proved = prove.add_mutually_exclusive_group(required=True)
     proved.add_argument("--model", metavar="DIR", type=_model, help="a folder that train made, or one with a GPT-2 or a model of Llama's family")
     proved.add_argument("--preset", metavar="NAME", type=_preset, help=f"one of the book's settings, with 1,000 tokens: {', '.join(PRESETS)}")
     prove.add_argument("--out", metavar="FILE", type=_new_file, help="write the certificate here: a file that does not exist yet")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The six commands and their options."""
+    parser = _Parser(prog="tlm_book", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, description="Train a transformer language model on a text, make it write, export it for another library or as a page, test whether a model sees the future, or prove that it does not.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _of_train(commands.add_parser("train", help="train a model on text; under torchrun, with several processes", argument_default=argparse.SUPPRESS))
+    _of_generate(commands.add_parser("generate", help="continue a text"))
+    _of_export(commands.add_parser("export", help="write a model for another library", description="Write a model for another library: one of the kinds gpt2, llama, qwen2, qwen3, mistral, mixtral or gemma."))
+    _of_page(commands.add_parser("page", help="make a page on which a model answers as you type", description="One HTML file that contains the model and computes its scores, its attention and its next token at every keystroke; it needs no network."))
+    _of_audit(commands.add_parser("audit", help="test whether a model sees the future; status 1 if it does"))
+    _of_prove(commands.add_parser("prove", help="prove that a model never looks ahead, checked by Coq; status 1 if there is no proof"))
     return parser
 
 
