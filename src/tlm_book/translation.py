@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -79,13 +80,18 @@ class WordList:
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)
 
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """{word: its number}."""
+        return {word: k for k, word in enumerate(self.words, len(SPECIAL))}
+
     def encode(self, sentence: str) -> list[int]:
         """The numbers of the words."""
         _expects_str(sentence)
         found, wants = split_words(sentence), f"one of the {len(self.words)} words of the list"
         for word in found:
-            expects(word in self.words, "sentence", repr(word), wants)
-        return [len(SPECIAL) + self.words.index(word) for word in found]
+            expects(word in self.number, "sentence", repr(word), wants)
+        return [self.number[word] for word in found]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The words before the first stop token."""
@@ -181,11 +187,8 @@ def train_translator(
         WordList(tuple(sorted({word for side in sides for word in side})))
         for sides in ([p.french for p in pairs], [p.english for p in pairs])
     )
-    number = [
-        {w: len(SPECIAL) + k for k, w in enumerate(L.words)} for L in (French, English)
-    ]
-    sources = padded([[number[0][w] for w in p.french] for p in pairs])
-    targets = padded([[*(number[1][w] for w in p.english), STOP] for p in pairs])
+    sources = padded([[French.number[w] for w in p.french] for p in pairs])
+    targets = padded([[*(English.number[w] for w in p.english), STOP] for p in pairs])
     fields: dict[str, Any] = {**SIZES, "source_vocab_size": len(French), **sizes}
     config = EncoderDecoderConfig(len(English), **fields)
     gpus = range(torch.cuda.device_count())
