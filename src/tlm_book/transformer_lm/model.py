@@ -1,6 +1,5 @@
 """The model in torch, its initial weights, and the proof that it never looks ahead. Generated from book/transformer_lm.ipynb: edit the notebook, then `make export`."""
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -139,7 +138,7 @@ class TransformerLM(nn.Module):
 
     def spec_settings(self) -> dict[str, object]:
         """The settings that the specification needs besides the weights."""
-        return _spec_settings(self.config)
+        return _spec_settings(self)
 
 
 # --- The model in torch
@@ -202,14 +201,13 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
     }
 
 
-def _spec_settings(c: "Config") -> dict[str, object]:
+def _spec_settings(model: TransformerLM) -> dict[str, object]:
+    c, rotary = model.config, model.blocks[0].attention.rotary
     same = "activation norm variant eps eps_mode scale norm_kind n_experts_used window"
-    scaling = None if c.rope_scaling is None else dataclasses.asdict(c.rope_scaling)
-    turn = {"base": c.rope_base, "layout": c.rope_layout, "scaling": scaling}
     return {
         **{name: getattr(c, name) for name in same.split()},
         "feed_forward": "experts" if c.n_experts else "gated" if c.gated else "plain",
-        "rotary": turn if c.pe == "rotary" else None,
+        "rotary": None if rotary is None else rotary.spec_settings(),
     }
 
 
