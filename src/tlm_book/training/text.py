@@ -63,7 +63,8 @@ def split_text(text: str, size: int = 4000) -> list[str]:
         for piece in cut(paragraph.strip("\n"), size):
             group = f"{group}\n\n{piece}" if group else piece
             if len(group) >= size:
-                grouped, group = [*grouped, group], ""
+                grouped.append(group)
+                group = ""
     return [part for part in [*grouped, group] if part.strip()]
 
 
@@ -73,13 +74,15 @@ def cut(paragraph: str, size: int) -> list[str]:
     >>> cut("to be or not", 6)
     ['to be', 'or not']
     """
-    pieces = []
-    while len(paragraph) > size:
-        line, *spaces = (paragraph.rfind(sign, 1, size + 1) for sign in "\n \t")
-        end = line if line > 0 else max(spaces) if max(spaces) > 0 else size
-        pieces.append(paragraph[:end])
-        paragraph = paragraph[end:].lstrip()
-    return [*pieces, paragraph] if paragraph else pieces
+    pieces, start = [], 0
+    while len(paragraph) - start > size:
+        line, *spaces = (paragraph.rfind(sign, start + 1, start + size + 1) for sign in "\n \t")
+        end = line if line > 0 else max(spaces) if max(spaces) > 0 else start + size
+        pieces.append(paragraph[start:end])
+        start = end
+        while paragraph[start : start + 1].isspace():
+            start += 1
+    return [*pieces, paragraph[start:]] if start < len(paragraph) else pieces
 
 
 # Many files, larger than memory
