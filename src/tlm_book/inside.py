@@ -57,17 +57,23 @@ def _places(model: Any) -> dict[str, Place]:
 
 
 def _places_of_block(block: Any) -> dict[str, Place]:
-    CA, FF, post = block.attention, block.feed_forward, block.norm == "post"
-    normed: dict[str, Place] = {"norm_attention": (block.norm_attention, RESULT)}
-    attended: dict[str, Place] = {f"attention.{word}": (CA, word) for word in OF_ATTENTION} | {"attention": (CA, RESULT)}
-    between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block, "residual_mid")}
-    ff_normed: dict[str, Place] = {"norm_feed_forward": (block.norm_feed_forward, RESULT)}
-    experts = isinstance(FF.down, Tensor)  # the matrices of all experts in one tensor
-    parts = ("router",) if experts else ("gate", "up")
-    fed: dict[str, Place] = {f"feed_forward.{part}": (getattr(FF, part), RESULT) for part in parts if hasattr(FF, part)}
-    fed |= {"feed_forward.hidden": (FF, "hidden") if experts else (FF.down, READ), "feed_forward": (FF, RESULT)}
+    """The same within a block; a block, an attention or a feed-forward layer of another kind shows only what goes in and comes out."""
     first: dict[str, Place] = {"residual_pre": (block, READ)}
     last: dict[str, Place] = {"residual_post": (block, RESULT)}
+    if not hasattr(block, "watch"):
+        return first | last
+    CA, FF, post = block.attention, block.feed_forward, block.norm == "post"
+    words, down = OF_ATTENTION if hasattr(CA, "watch") else (), getattr(FF, "down", None)
+    normed: dict[str, Place] = {"norm_attention": (block.norm_attention, RESULT)}
+    attended: dict[str, Place] = {f"attention.{word}": (CA, word) for word in words} | {"attention": (CA, RESULT)}
+    between: dict[str, Place] = {"residual_mid": (block.norm_attention, RESULT) if post else (block, "residual_mid")}
+    ff_normed: dict[str, Place] = {"norm_feed_forward": (block.norm_feed_forward, RESULT)}
+    experts = isinstance(down, Tensor)  # the matrices of all experts in one tensor
+    parts = ("router",) if experts else ("gate", "up")
+    fed: dict[str, Place] = {f"feed_forward.{part}": (getattr(FF, part), RESULT) for part in parts if hasattr(FF, part)}
+    if down is not None:
+        fed["feed_forward.hidden"] = (FF, "hidden") if experts else (down, READ)
+    fed["feed_forward"] = (FF, RESULT)
     if post:
         return first | attended | normed | between | fed | ff_normed | last
     return first | normed | attended | ({} if block.variant == "parallel" else between) | ff_normed | fed | last
@@ -108,15 +114,19 @@ def run_with_cache(
     The results kept are not copied, and gradients flow through them as usual; of a result that a hook replaces, the replacement is kept.
     A watched layer computes its attention step by step, and may round differently from the fused kernel. ValueError for a name that the model
     does not have and for a hook that returns another shape, TypeError for one that does not return a tensor; otherwise the errors of the model.
+
+    Of a layer that you have put in the place of one of the book's there is only what comes out; ValueError for a name inside a layer whose own
+    `forward` does not hand that result over, after the run.
     """
     places, hooks = _places(model), _hooks(hooks)
     wanted = ["*"] if names is None else [names] if isinstance(names, str) else names
     expects_several("names", wanted, "a name or several, or None")
     kept = _chosen("names", wanted, places)
     hooked = _chosen("hooks", hooks, places)
-    cache = Cache()
+    cache, seen = Cache(), set()
 
     def see(name: str, result: Tensor) -> Tensor:
+        seen.add(name)
         for pattern in hooked.get(name, ()):
             result = _replaced(name, result, hooks[pattern])
         if name in kept:
@@ -128,6 +138,10 @@ def run_with_cache(
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         _watch({name: place for name, place in places.items() if name in kept or name in hooked}, see, stack)
         logits = model.forward(tokens)
+    for argument, asked in (("names", {} if names is None else kept), ("hooks", hooked)):
+        unseen = [name for name in asked if name not in seen]
+        if unseen:
+            refuse(argument, repr(unseen[0]), "a result that is handed over: a layer with a forward of its own does not do so")
     return logits, cache
 
 

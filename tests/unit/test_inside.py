@@ -13,10 +13,12 @@ import pytest
 import torch
 from hypothesis import given
 from test_parity import by_torch, configs, distance, made, many, some_tokens
+from torch import nn
 
 from tlm_book.derivation import derive
 from tlm_book.heads import logit_lens
 from tlm_book.inside import names_inside, run_with_cache, run_with_hooks
+from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.spec.decoder_block import FEED_FORWARDS
 from tlm_book.spec.embedding import embed
 from tlm_book.spec.feed_forward import FORMULAS, GATE_FORMULAS, chosen_experts
@@ -274,3 +276,45 @@ def test_nothing_is_left_behind_in_a_layer():
     before = [sorted(vars(part)) for part in model.modules()]
     run_with_cache(model, torch.tensor([1, 2]))
     assert [sorted(vars(part)) for part in model.modules()] == before
+
+
+class Halved(nn.Module):
+    """A layer of one's own."""
+
+    def forward(self, x):
+        return x / 2
+
+
+@pytest.mark.parametrize("part", ["attention", "feed_forward", None])
+def test_what_a_layer_of_one_s_own_does_not_show_is_not_there(part):
+    """A hook on it had no effect, and `attention_weights` left the block out, so that the others had its numbers."""
+    model, x = small()
+    if part is None:
+        model.blocks[0] = Halved()
+    else:
+        setattr(model.blocks[0], part, Halved())
+    names = [f"blocks.0.{part or 'attention'}.{inside}" for inside in ("weights", "hidden")]
+    assert not set(names) & set(names_inside(model))
+    logits, cache = run_with_cache(model, x)
+    assert list(cache) == names_inside(model) and torch.equal(cache["blocks.0.residual_post"], cache["blocks.1.residual_pre"])
+    assert torch.equal(logits, cache["logits"])
+    for name in names:
+        with pytest.raises(ValueError, match=f"hooks: got '{name}', want a name inside the model"):
+            run_with_hooks(model, x, {name: torch.zeros_like})
+    if part != "feed_forward":
+        with pytest.raises(ValueError, match="names: got 'blocks.0.attention.weights', want a name inside the model"):
+            model.attention_weights(x)
+
+
+def test_a_result_that_is_never_handed_over_is_refused():
+    class Own(MultiHeadAttention):
+        def forward(self, x):
+            return x
+
+    model = TransformerLM(Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=4))
+    model.blocks[0].attention = Own(4, 1)
+    x, name = torch.tensor([1, 2]), "blocks.0.attention.weights"
+    assert name not in run_with_cache(model, x)[1]
+    for argument, asked in (("names", {"names": name}), ("hooks", {"hooks": {name: torch.zeros_like}})):
+        with pytest.raises(ValueError, match=f"{argument}: got '{name}', want a result that is handed over"):
+            run_with_cache(model, x, **asked)

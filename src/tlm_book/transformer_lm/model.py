@@ -99,7 +99,9 @@ class TransformerLM(nn.Module):
         """The attention weights of every head in every block for these tokens, without
         dropout."""
         with evaluating(self):
-            found = self.run_with_cache(tokens, "blocks.*.attention.weights")[1]
+            L = len(self.blocks)
+            names = [f"blocks.{l}.attention.weights" for l in range(L)]
+            found = self.run_with_cache(tokens, names)[1]
         return torch.stack(list(found.values()))
 
     def run_with_cache(
