@@ -1,6 +1,7 @@
 """Continuing texts: what may be a text, what a refusal leaves behind, and in which mode the model reads."""
 
 import contextlib
+import copy
 import gc
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tlm_book.inference import (
     CachedModel,
@@ -212,6 +214,7 @@ def test_it_is_freed_with_its_last_name(model, compile):
 
 MANY = """
 import torch
+from torch import nn
 from tlm_book.inference import CachedModel, cache
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -471,3 +474,32 @@ def test_the_token_that_ends_a_text_is_not_part_of_it():
     with torch.no_grad():
         model.unembedding.bias[tokenizer.stop] = 1e3
     assert complete(model, tokenizer, "a", max_new=5) == "a"
+
+
+class Own(nn.Linear):
+    """A layer of one's own: it adds to what the weights say, and sees its neighbours."""
+
+    def forward(self, x):
+        return super().forward(x) - x.mean(-2, keepdim=True).sum(-1, keepdim=True)
+
+
+OWN = ["embedding", "position", "norm", "unembedding", "blocks.1"]
+OWN += [f"blocks.1.{part}" for part in ("norm_attention", "attention", "attention.qkv", "attention.out", "norm_feed_forward", "feed_forward", "feed_forward.up")]
+
+
+@pytest.mark.parametrize("place", OWN)
+def test_layers_of_one_s_own_are_refused(place, model):
+    """A normalization across rows, and what an adapter adds to queries, keys and values, were left out silently."""
+    other = copy.deepcopy(model)
+    other.set_submodule(place, Own(8, 8))
+    with pytest.raises(TypeError, match="model: got a layer Own, want"):
+        CachedModel(other)
+
+
+def test_a_normalization_that_is_known_to_be_row_wise_is_used(model):
+    other = copy.deepcopy(model)
+    other.norm = nn.LayerNorm(8, bias=False)
+    with torch.no_grad():
+        other.norm.weight.normal_()
+    tokens = torch.tensor([7, 8, 9])
+    assert torch.allclose(CachedModel(other).read([tokens])[0], other(tokens)[-1], atol=1e-5)

@@ -288,7 +288,8 @@ class CachedModel(RowLayers):
     memory of the weights, and the autocast, of its first run.
     `products`: the form of the products of a step, "auto" for the quickest, found by
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
-    (T-fewer-bits). TypeError for a model with other layers than the book's, ValueError
+    (T-fewer-bits). TypeError for a model with other layers than the book's (only the
+    normalization may be any that `derive` calls rowwise), ValueError
     for attention without the mask, for hooks, for blocks that rotate differently and
     for unknown names. It uses a layer's weights; a subclass's `forward` need not be
     called.

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 
 from tlm_book.checks import expects, expects_kind, refuse
 from tlm_book.decoder_block import DecoderBlock
+from tlm_book.derivation import Kind, derive
+from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import (
     GATE_ACTIVATIONS,
     FeedForward,
@@ -21,7 +23,7 @@ from tlm_book.inference.products import Product, Products, Rows
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.onednn import is_linear
-from tlm_book.positional_encoding import Rotary
+from tlm_book.positional_encoding import PositionalEncoding, Rotary
 from tlm_book.transformer_lm import TransformerLM
 
 __all__ = [
@@ -37,24 +39,32 @@ Angles = tuple[Float[Tensor, "n 1 m k"], Float[Tensor, "n 1 m k"]]
 Turn = Callable[[Float[Tensor, "rows a"], Angles | None], Float[Tensor, "rows a"]]
 
 
+def _expects_layer(layer: nn.Module, right: bool, wants: str) -> None:
+    expects(right, "model", f"a layer {type(layer).__name__}", wants, TypeError)
+
+
 def _product(layer: nn.Linear, products: Products, keep: bool = False) -> Product:
     """X ↦ XW + 1b, in the form that turns out to be quickest; with `keep`, in the
     number type of the layer.
     """
-    got = type(layer).__name__
-    expects(is_linear(layer), "model", f"a layer {got}", "Linear", TypeError)
+    _expects_layer(layer, is_linear(layer), "Linear")
     b = None if layer.bias is None else layer.bias.detach()
     return products.add(layer.weight.detach(), b, keep)
 
 
 def _normalizer(layer: nn.Module) -> Rows:
-    """The layer as a function; a single torch call if there is one."""
+    """The layer as a function; a single torch call if there is one. One of another kind
+    must be row-wise, since it reads single rows.
+    """
     if isinstance(layer, Normalization) and layer.eps_mode == "inside":
         a, b, eps = layer.weight.detach(), layer.bias.detach(), layer.eps
         return lambda X: torch.layer_norm(X, a.shape, a, b, eps)
     if isinstance(layer, RMSNorm):
         a, eps = layer.weight.detach(), layer.eps
         return lambda X: torch.rms_norm(X, a.shape, a, eps)
+    if not isinstance(layer, Normalization | nn.Identity):
+        rowwise, wants = derive(layer).kind is Kind.ROWWISE, "one that derive calls rowwise"
+        _expects_layer(layer, rowwise, wants)
     return layer.forward
 
 
@@ -69,6 +79,7 @@ def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Produ
     expects(
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
+    _expects_layer(layer.qkv, is_linear(layer.qkv), "Linear")
     c = 1.0 if layer.query_norm is not None else _scale(layer)
     h, g, k = layer.n_heads, layer.n_kv_heads, layer.d_head
 
@@ -193,6 +204,19 @@ def _expects_no_hooks(model: TransformerLM) -> None:
             refuse("model", f"hooks on {name or 'the model'}", wants)
 
 
+def _expects_parts(model: TransformerLM) -> None:
+    """Check that the parts that are not called are of this book; TypeError otherwise."""
+
+    def of(kind: type[nn.Module], layer: nn.Module) -> None:
+        _expects_layer(layer, isinstance(layer, kind), f"the book's {kind.__name__}")
+
+    of(Embedding, model.embedding)
+    of(PositionalEncoding, model.position)
+    for block in model.blocks:
+        of(DecoderBlock, block)
+        of(MultiHeadAttention, block.attention)
+
+
 def _one_rotary(model: TransformerLM) -> Rotary | None:
     """The rotation that all blocks share, None without one; ValueError for several."""
     rotary, *others = {block.attention.rotary for block in model.blocks}
@@ -210,6 +234,7 @@ class RowLayers:
     def __init__(self, model: TransformerLM, products: Products) -> None:
         expects_model(model)
         _expects_no_hooks(model)
+        _expects_parts(model)
         c, table = model.config, model.embedding.table.weight.detach()
         self.config = c
         scale = model.embedding.scale
