@@ -218,6 +218,20 @@ def test_a_whole_folder_works_in_transformers(tmp_path):
     assert again.config == model.config
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "qwen2"])
+def test_transformers_adds_no_token_to_a_tokenizer_with_markers_of_its_own(kind, tmp_path):
+    """It added <|endoftext|> as number V, which the model does not have, and began, ended or filled up texts with it."""
+    from transformers import AutoTokenizer
+
+    tokenizer = Tokenizer([(104, 105)], ("<eos>", "<pad>"), GPT2_PATTERN)
+    sizes = {"d_model": 8, "d_ff": 12, "n_layers": 1, "n_heads": 2, "max_len": 20} | ({"n_kv_heads": 1} if kind == "qwen2" else {})
+    pretrained.save_model(TransformerLM(getattr(Config, kind)(len(tokenizer), **sizes)), tmp_path / "m", tokenizer)
+    reader = AutoTokenizer.from_pretrained(tmp_path / "m")
+    assert len(reader) == len(tokenizer) and reader.bos_token_id == reader.eos_token_id == tokenizer.start
+    assert reader("hi<eos><pad>")["input_ids"] == tokenizer.encode("hi<eos><pad>", allowed_special={"<eos>", "<pad>"})
+    pretrained.load_model(tmp_path / "m")[1].check_same(tokenizer)
+
+
 def test_the_command_line_reads_a_gpt2(tmp_path, capsys):
     from tlm_book.__main__ import main
     from tlm_book.inference import complete

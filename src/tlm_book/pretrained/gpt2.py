@@ -1,5 +1,6 @@
 """GPT-2: its settings, its tensors and its folder, both ways."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -139,7 +140,7 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
 
 
 def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
-    """Write a new folder that `transformers` loads as a GPT-2, with the tokenizer's two files if there is one.
+    """Write a new folder that `transformers` loads as a GPT-2, with the tokenizer's files if there is one.
     (T-gpt2-lossless)
 
     FileExistsError if the folder exists; ValueError if the model or the tokenizer is of a kind that GPT-2's files cannot
@@ -157,3 +158,11 @@ def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: T
         write_model(part, fields, tensors_of(model, named))
         if tokenizer is not None:
             save_gpt2_tokenizer(tokenizer, part)
+            (part / "tokenizer_config.json").write_text(json.dumps(_reading(tokenizer), indent=2) + "\n", encoding="utf-8")
+
+
+def _reading(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The content of tokenizer_config.json. Without the name of the marker transformers would add a marker of its own, behind the model's last token."""
+    start, *others = tokenizer.specials
+    said = dict.fromkeys(("bos_token", "eos_token", "unk_token"), start) | {"additional_special_tokens": others}
+    return {"tokenizer_class": "GPT2Tokenizer", **said, "clean_up_tokenization_spaces": False}

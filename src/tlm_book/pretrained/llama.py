@@ -131,4 +131,5 @@ def reading(tokenizer: Tokenizer | HubTokenizer) -> dict[str, Any]:
     """The content of tokenizer_config.json: the tokenizer is what its tokenizer.json says and nothing else, and these tokens begin and end a text."""
     names = {token: name for name, token in tokenizer.specials.items()}
     ends = {"bos_token": names.get(tokenizer.start), "eos_token": names.get(tokenizer.stop)}
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **ends, "clean_up_tokenization_spaces": False}
+    added = () if "<|endoftext|>" in tokenizer.specials else ("unk_token", "pad_token")  # which transformers would add for a Qwen 2
+    return {"tokenizer_class": "PreTrainedTokenizerFast", **ends, **dict.fromkeys(added), "clean_up_tokenization_spaces": False}
