@@ -171,12 +171,24 @@ def train_translator(
 ) -> Translator:
     """A translator that has learned from these pairs and no others, in evaluation mode.
 
-    `sizes` override SIZES and may be any fields of `EncoderDecoderConfig` but the sizes
-    of the vocabularies. The same arguments give the same translator on the same machine.
-    `device` as in `choose_device`. ValueError without pairs, for values that describe no
-    model, and for a recipe with what only `train` does.
+    A pair of your own is SentencePair(split_words(french), split_words(english), ()),
+    both from `tlm_book.corpora`; the links are not used. `sizes` override SIZES and may
+    be any fields of `EncoderDecoderConfig` but the sizes of the vocabularies. The same
+    arguments give the same translator on the same machine. `device` as in
+    `choose_device`. TypeError for anything else, and for a text in the place of words;
+    ValueError without pairs, for French words that `translate` would not read as they
+    are (with capitals, say), for values that describe no model, and for a recipe with
+    what only `train` does.
     """
+    expects_several("pairs", pairs, "a list of SentencePair", Sequence)
     expects(len(pairs) > 0, "pairs", "none", "at least one")
+    for pair in pairs:
+        expects_kind("pairs", pair, SentencePair, "a list of SentencePair")
+        for side in (pair.french, pair.english):
+            expects_several("pairs", side, "words, not a text: split_words makes them")
+        read, wants = split_words(" ".join(map(str, pair.french))), "words of split_words"
+        expects(read == [*pair.french], "pairs", pair.french, f"{wants}, here {read}")
+    expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
     for name in ("vocab_size", "source_vocab_size"):
         expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")
     for name in ("token_noise", "activation_checkpointing", "compile"):

@@ -713,7 +713,7 @@ CASES = [
     Case("EncoderDecoder.advance a list", lambda: translator().advance([1], translator().begin(tokens(1)[None])), TypeError, ("tokens: got list", "a tensor of integers")),
     Case("translate_all width 1.0", lambda: translation.translate_all(french_english(), ["a"], width=1.0), TypeError, ("width: got 1.0", "a whole number")),
     Case("translate_all length_penalty a str", lambda: translation.translate_all(french_english(), ["a"], length_penalty="1"), TypeError, ("length_penalty: got '1'", "a number")),
-    Case("train_translator products", lambda: translation.train_translator([1], training.TrainConfig(products="onednn")), ValueError, ("recipe.products: got 'onednn'", "'auto'")),
+    Case("train_translator products", lambda: translation.train_translator(corpora.sentence_pairs(2), training.TrainConfig(products="onednn")), ValueError, ("recipe.products: got 'onednn'", "'auto'")),
     Case("EncoderDecoder config", lambda: encoder_decoder.EncoderDecoder(Config(11)), TypeError, ("config: got Config", "EncoderDecoderConfig")),
     Case("EncoderDecoderConfig norm", lambda: encoder_decoder.EncoderDecoderConfig(11, norm="none"), ValueError, ("norm: got 'none'", "'post'")),
     Case("EncoderDecoderConfig rotary", lambda: encoder_decoder.EncoderDecoderConfig(11, pe="rotary"), ValueError, ("pe: got 'rotary'", "added")),

@@ -1,10 +1,12 @@
 """Translation beyond what its chapters check: sources and targets that do not fit together, markers that are no tokens."""
 
+from inspect import unwrap
+
 import jaxtyping
 import pytest
 import torch
 
-from tlm_book.corpora import sentence_pairs
+from tlm_book.corpora import SentencePair, sentence_pairs, split_words
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.training import TrainConfig, learning_rate, parameter_groups
 from tlm_book.translation import (
@@ -132,6 +134,35 @@ def test_the_first_step_of_a_translator_has_the_first_rate_and_later_ones_the_be
     assert torch.equal(torch.get_rng_state(), state) and not any(part.training for model in made for part in model.modules())
     begun, once, twice, otherwise = (torch.nn.utils.parameters_to_vector(model.parameters()) for model in made)
     assert abs((once - begun).abs().max() - 0.01) < 1e-4 and not torch.equal(twice, otherwise)
+
+
+PAIR = SentencePair(("un", "chat"), ("one", "cat"), ())
+NO_PAIRS = {
+    "tuples": ([("un chat", "one cat")], TypeError, "pairs: got tuple, want a list of SentencePair"),
+    "a generator": ((pair for pair in [PAIR]), TypeError, "pairs: got generator, want a list of SentencePair"),
+    "a text": ([PAIR, PAIR._replace(french="chat")], TypeError, "pairs: got one str, want words, not a text"),
+    "another text": ([PAIR._replace(english="cat")], TypeError, "pairs: got one str, want words, not a text"),
+    "a capital": ([PAIR._replace(french=("Un", "chat"))], ValueError, r"pairs: got \('Un', 'chat'\), want words of split_words, here \['un', 'chat'\]"),
+    "two in one": ([PAIR._replace(french=("un chat",))], ValueError, r"want words of split_words, here \['un', 'chat'\]"),
+    "numbers": ([PAIR._replace(french=(1, 2))], ValueError, r"pairs: got \(1, 2\), want words"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_PAIRS)
+def test_pairs_from_which_nothing_could_be_translated_are_refused(name):
+    """Texts were learned letter by letter, and `translate` found no word of theirs, nor one with a capital."""
+    pairs, error, message = NO_PAIRS[name]
+    with pytest.raises(error, match=message):
+        unwrap(train_translator)(pairs, TrainConfig(steps=1, warmup=1), d_model=8, d_ff=8, n_heads=2, n_layers=1)  # without the tests' own checker of types
+
+
+def test_a_translator_of_one_s_own_pairs_and_a_recipe_that_is_none():
+    sizes = {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1}
+    pair = SentencePair(split_words("C'est un chat."), ("It", "is a", "cat"), ())
+    made = unwrap(train_translator)([pair], TrainConfig(steps=60, batch_size=4, lr=0.03, warmup=1), **sizes)
+    assert translate(made, "C’est un chat .") == "It is a cat"
+    with pytest.raises(TypeError, match="recipe: got dict, want a TrainConfig"):
+        unwrap(train_translator)([pair], {"steps": 1}, **sizes)
 
 
 def test_a_translator_learns_as_one_would_by_hand():
