@@ -49,12 +49,12 @@ def train(options: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """Blame this option for whatever is refused inside the block, whatever name the library gives it."""
+    """Blame this option for whatever is refused inside the block, whatever name the library gives it; what names a file is left as it is."""
     try:
         yield
-    except ValueError as error:
-        _, _, rest = str(error).partition(": got ")
-        if not rest:
+    except (ValueError, FileNotFoundError) as error:
+        argument, _, rest = str(error).partition(": got ")
+        if not (rest and argument.isidentifier()):
             raise
         raise ValueError(f"{name}: got {rest}") from error
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,7 +278,17 @@ def test_what_is_wrong_with_a_file_is_said_of_its_option(text, tmp_path):
     (tmp_path / "bad" / "config.json").write_text("{}")
     given = ["train", "--data", text, "--out", tmp_path / "new"]
     assert refused(command(*given, "--tokenizer", tmp_path / "bad.json"), "--tokenizer: got", "bad.json")
-    assert refused(command(*given, "--from", tmp_path / "bad"), "--from: got")
+    assert refused(command(*given, "--from", tmp_path / "bad"), f"error: {tmp_path / 'bad' / 'config.json'}: model_type: got None, want one of 'gpt2'")
+    (tmp_path / "bad" / "config.json").write_text('{"model_type": "gpt2", "activation_function": "cosine"}')
+    assert refused(command(*given, "--from", tmp_path / "bad"), f"error: {tmp_path / 'bad' / 'config.json'}: activation_function: got 'cosine', want")
+
+
+def test_a_model_to_start_from_that_lacks_a_file_is_not_blamed_on_the_new_one(trained, text, tmp_path):
+    (tmp_path / "m").mkdir()
+    for missing in ("config.json", "model.safetensors"):
+        said = refused(command("train", "--data", text, "--out", tmp_path / "new", "--from", tmp_path / "m"), f"error: --from: got '{tmp_path / 'm'}' without {missing}")
+        assert said, missing
+        shutil.copy(trained[0] / "config.json", tmp_path / "m")
 
 
 def test_broken_model(trained, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm_book.checks import expects, expects_kind, expects_one_of, refuse
-from tlm_book.pretrained.files import read_fields
+from tlm_book.pretrained.files import CONFIG, read_fields
 from tlm_book.pretrained.gpt2 import gpt2_fields, load_gpt2, save_gpt2
 from tlm_book.pretrained.hub import model_folder
 from tlm_book.pretrained.llama import load_llama, save_llama
@@ -45,7 +45,7 @@ def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None =
         return load(name_or_folder)
     folder = model_folder(name_or_folder, TEXTS, revision)
     kind: Any = read_fields(folder).get("model_type")
-    expects_one_of("model_type", kind, tuple(LOADERS))
+    expects_one_of(f"{folder / CONFIG}: model_type", kind, tuple(LOADERS))
     return LOADERS[kind](folder)
 
 

@@ -158,10 +158,15 @@ def read_job(folder: Path) -> Job:
 
 
 def begin_of(begin: Begin) -> tuple[TransformerLM, Any]:
-    """(model, tokenizer) as given, or from a folder that `save` wrote. TypeError for another kind of model, ValueError if there is no tokenizer."""
+    """(model, tokenizer) as given, or from a folder that `save` wrote. TypeError for another kind of model, ValueError if there is no tokenizer,
+    FileNotFoundError if the folder lacks a file.
+    """
     wants = "the folder of a model, or (model, tokenizer)"
     expects(isinstance(begin, str | os.PathLike) or (isinstance(begin, tuple) and len(begin) == 2), "begin", type(begin).__name__, wants, TypeError)
-    model, tokenizer = begin if isinstance(begin, tuple) else load(begin)
+    try:
+        model, tokenizer = begin if isinstance(begin, tuple) else load(begin)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(str(error).replace("folder: got", "begin: got", 1)) from error
     expects(isinstance(model, TransformerLM), "begin", f"a model of type {type(model).__name__}", "a TransformerLM", TypeError)
     expects(tokenizer is not None, "begin", "a model without a tokenizer", "one with its tokenizer")
     return model, tokenizer
