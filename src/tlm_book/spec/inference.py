@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_positive, shaped
+from tlm_book.checks import expects, expects_positive, expects_tokens, shaped
 from tlm_book.spec.operators import softmax
 
 Model = Callable[[Int[np.ndarray, "n"]], Float[np.ndarray, "n V"]]
@@ -169,9 +169,11 @@ def penalized(
     """z with z_j / θ or θ z_j, whichever is lower for θ > 1, for each token j of the
     text x. (T-repetition-penalty)
 
-    `penalty` is θ; ValueError unless θ > 0.
+    `penalty` is θ; ValueError unless θ > 0, IndexError for a token outside the
+    vocabulary.
     """
     expects(penalty > 0, "penalty", penalty, "a number > 0")
+    expects_tokens("x", x, len(z))
     z = z.copy()
     for j in set(x.tolist()):
         z[j] = z[j] / penalty if z[j] > 0 else z[j] * penalty

@@ -145,7 +145,8 @@ def adamw(
 
 @shaped
 def clip(g: Float[np.ndarray, "N"], c: float) -> Float[np.ndarray, "N"]:
-    """g, shortened to length c if it is longer. (T-clip)"""
+    """g, shortened to length c if it is longer. (T-clip) ValueError unless c ≥ 0."""
+    expects(c >= 0, "c", c, "a length ≥ 0")
     length = np.sqrt((g**2).sum())
     return g if length <= c else g * (c / length)
 
