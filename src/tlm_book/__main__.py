@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tlm_book import __version__
@@ -44,7 +45,7 @@ def train(options: dict[str, Any]) -> str:
     if (prompt := options.pop("sample", None)) is not None and "WORLD_SIZE" not in os.environ:
         options["watch"] = partial(show_sample, prompt)
     report = train_files(options.pop("data", None), **options)
-    return f"{report}\n{sample_of(options['out'], prompt or '')}\n{AFTERWARDS.format(options['out'])}" if report else ""
+    return f"{report}\n{sample_of(options['out'], prompt or '')}\n{AFTERWARDS.format(quote(str(options['out'])))}" if report else ""
 
 
 @contextlib.contextmanager
@@ -272,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt as stopped:
         begun = run is train and "out" in options and Path(f"{options['out']}.run").exists()
-        again = f"; go on with: python -m tlm_book train --resume --out {options['out']}" if begun else "; nothing was written" if "out" in options else ""
+        again = f"; go on with: python -m tlm_book train --resume --out {quote(str(options['out']))}" if begun else "; nothing was written" if "out" in options else ""
         print(f"\ntlm_book: {str(stopped) or 'stopped'}{again}", file=sys.stderr)
         return 130
     return status

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, NoReturn
 
 from tlm_book.checks import did_you_mean
@@ -85,7 +86,7 @@ def _model(text: str) -> str:
     path = Path(text)
     run = path if (path / "run.json").exists() and not (path / "config.json").exists() else Path(f"{path}.run")
     unfinished, out = run.is_dir() and (run == path or not path.exists()), str(run).removesuffix(".run")
-    _expects(not unfinished, f"a run that is not finished, in {str(run)!r}", f"it finished: python -m tlm_book train --resume --out {out}")
+    _expects(not unfinished, f"a run that is not finished, in {str(run)!r}", f"it finished: python -m tlm_book train --resume --out {quote(out)}")
     return _there("a folder with a model", Path.is_dir)(text)
 
 

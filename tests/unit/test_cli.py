@@ -113,6 +113,15 @@ def test_folder_of_texts_and_a_given_tokenizer(trained, text, tmp_path):
     assert (tmp_path / "m" / "tokenizer.json").read_bytes() == (trained[0] / "tokenizer.json").read_bytes()
 
 
+def test_the_commands_that_come_next_can_be_copied(text, tmp_path):
+    place = tmp_path / "my model"
+    run = command("train", "--data", text, "--out", place, *TINY)
+    assert f"--model '{place}'" in run.stdout and f"--resume --out '{place}' --steps" in run.stdout, run.stderr
+    (tmp_path / "other one.run").mkdir()
+    (tmp_path / "other one.run" / "run.json").write_text("{}")
+    assert refused(command("generate", "--model", tmp_path / "other one"), f"train --resume --out '{tmp_path / 'other one'}'\n")
+
+
 def test_an_interrupted_run_is_taken_up(text, tmp_path):
     (tmp_path / "m.run").mkdir()  # what is left of a run that was killed at once
     again = ["train", "--data", text, "--out", tmp_path / "m", *TINY]
