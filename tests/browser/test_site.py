@@ -336,6 +336,34 @@ def test_no_accessibility_fault(opened, known):
     assert not faults, "\n".join(faults)
 
 
+# Of the controls on the page, one of each kind that shows no line and, with colours of its own, no shadow around it when it has the focus.
+UNSEEN = """() => {
+  const kinds = new Map(), style = document.createElement("style");
+  style.textContent = "* { transition: none !important; }";
+  document.head.append(style);
+  for (const e of document.querySelectorAll("a[href], button, summary, input")) kinds.set(`${e.tagName}.${e.className}`, e);
+  const forced = matchMedia("(forced-colors: active)").matches;
+  const controls = [...kinds.values()].filter((e) => e.checkVisibility({visibilityProperty: true, opacityProperty: true}));
+  const unseen = controls.filter((e) => {
+    e.focus({focusVisible: true, preventScroll: true});
+    const { outlineStyle, boxShadow } = getComputedStyle(e);
+    return document.activeElement === e && outlineStyle === "none" && (forced || !/[1-9]px/.test(boxShadow));
+  });
+  return [controls.length, unseen.map((e) => e.outerHTML.slice(0, 80))];
+}"""
+
+
+@pytest.mark.parametrize("forced", ["none", "active"])
+def test_the_focus_is_seen(reader, site, forced):
+    """On every kind of control, also where the reader's system chooses the colours."""
+    page, faults = open_page(reader, f"{site}/book/heads.html", site)
+    page.emulate_media(forced_colors=forced)
+    seen, unseen = page.evaluate(UNSEEN)
+    page.emulate_media(forced_colors="none")
+    assert seen > 12 and not unseen, unseen
+    assert not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
