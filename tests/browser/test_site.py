@@ -364,6 +364,22 @@ def test_the_focus_is_seen(reader, site, forced):
     assert not faults
 
 
+@pytest.mark.parametrize("width", [360, 1000])
+def test_what_cannot_be_seen_is_not_in_the_way_of_keys(reader, site, width):
+    """The lists beside the text wait outside of a narrow window: their links have no focus before they are shown, and have it then."""
+    page, faults = open_page(reader, f"{site}/book/heads.html", site, viewport={"width": width, "height": 800})
+    outside = """() => [...document.querySelectorAll("a[href], button")].filter((e) => {
+      e.focus({preventScroll: true});
+      const { left, right } = e.getBoundingClientRect();
+      return document.activeElement === e && (right <= 0 || left >= innerWidth);
+    }).map((e) => e.textContent.trim())"""
+    assert page.evaluate(outside) == []
+    page.locator("button.secondary-toggle").press("Enter")
+    page.wait_for_function("document.activeElement.matches('#pst-secondary-sidebar-modal a')")
+    page.keyboard.press("Escape")
+    assert not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
