@@ -20,12 +20,22 @@ function nameControls() {
   }
 }
 
+// The theme takes the focus from its buttons when they are pressed. Who pressed one by a key goes on from there.
+function keepFocus() {
+  for (const button of document.querySelectorAll("button:is(.theme-switch-button, .primary-toggle, .secondary-toggle)")) {
+    button.blur = () => button.matches(":focus-visible") || HTMLElement.prototype.blur.call(button);
+  }
+}
+
 // Everything visible belongs to a landmark.
 function markRegions() {
   const regions = {
     "#pst-skip-link": ["navigation", "Skip"],
     "#pst-primary-sidebar": ["region", "Book"],
     "#pst-secondary-sidebar": ["region", "Contents of this page"],
+    "#pst-primary-sidebar-modal": ["dialog", "Book"],
+    "#pst-secondary-sidebar-modal": ["dialog", "Contents of this page"],
+    "#pst-search-dialog": ["dialog", "Search"],
   };
   for (const [selector, [role, name]] of Object.entries(regions)) {
     const element = document.querySelector(selector);
@@ -187,6 +197,7 @@ setMathematics();
 printLight();
 followContents();
 nameControls();
+keepFocus();
 markRegions();
 openFold();
 window.addEventListener("hashchange", () => { // what was hidden could not be scrolled to

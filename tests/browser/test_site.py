@@ -380,6 +380,28 @@ def test_what_cannot_be_seen_is_not_in_the_way_of_keys(reader, site, width):
     assert not faults
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_button_pressed_by_a_key_keeps_the_focus(reader, site, width):
+    """What it opens has a name and gives the focus back; pressed by mouse it shows none."""
+    page, faults = open_page(reader, f"{site}/book/heads.html", site, viewport={"width": width, "height": 800})
+    focus = "document.activeElement.className"
+    for name in ("theme-switch-button", "primary-toggle", "secondary-toggle"):
+        button = page.locator(f"button.{name}")
+        if not button.is_visible():
+            assert width == 1280 and name == "secondary-toggle"
+            continue
+        button.press("Enter")
+        if width == 360 and name != "theme-switch-button":
+            assert page.evaluate("document.querySelector('dialog[open]').ariaLabel") in ("Book", "Contents of this page")
+            page.keyboard.press("Escape")
+            page.wait_for_function("!document.querySelector('dialog[open]')")
+        assert name in page.evaluate(focus)
+    page.mouse.click(width / 2, 300)
+    page.locator("button.theme-switch-button").click()
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+    assert not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
