@@ -402,6 +402,16 @@ def test_a_button_pressed_by_a_key_keeps_the_focus(reader, site, width):
     assert not faults
 
 
+def test_the_links_to_the_next_pages_are_whole(reader, site):
+    """On the narrowest window (a wide one at 400 per cent), also with the distances between letters and words of WCAG 1.4.12."""
+    page, faults = open_page(reader, f"{site}/book/overview.html", site, tab="phone", viewport={"width": 320, "height": 512})
+    for style in ("/* as it is */", ".prev-next-area * { letter-spacing: 0.12em !important; word-spacing: 0.16em !important; }"):
+        page.add_style_tag(content=style)
+        cut = page.eval_on_selector_all(".prev-next-area a", "all => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)")
+        assert not cut and not width_faults(page)
+    assert not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
