@@ -49,6 +49,23 @@ def without_plain_spans(app, pagename, templatename, context, doctree):
         context["body"] = PLAIN.sub(r"\1", context["body"])
 
 
+# Where a reader allows no storage, asking for it is an error, at which the theme's scripts would end. What is kept there is then kept for the page alone.
+STORAGE = """<script>
+for (const name of ["localStorage", "sessionStorage"]) {
+  try { window[name].length; } catch {
+    const kept = new Map();
+    const value = { getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, String(text)), removeItem: (key) => kept.delete(key) };
+    Object.defineProperty(window, name, { configurable: true, value });
+  }
+}
+</script>"""
+
+
+def with_some_storage(app, pagename, templatename, context, doctree):
+    """Above the theme's first script."""
+    context["metatags"] = context.get("metatags", "") + STORAGE
+
+
 def words_of_site(out):
     """Every word that can be the name of a class: in the pages, and in the scripts that change them."""
     files = [*out.rglob("*.html"), *(path for path in out.rglob("*.js") if path.name not in ("searchindex.js", "fontawesome.js"))]
@@ -107,4 +124,5 @@ def icons_without_shape(pages, styles):
 def setup(app):
     app.add_transform(LightPictures)
     app.connect("html-page-context", without_plain_spans)
+    app.connect("html-page-context", with_some_storage)
     app.connect("build-finished", lighten_site, priority=900)  # when everything else is in its place

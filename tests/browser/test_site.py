@@ -412,6 +412,29 @@ def test_the_links_to_the_next_pages_are_whole(reader, site):
     assert not faults
 
 
+def test_a_browser_that_keeps_nothing(browser, site):
+    """Where a reader allows no storage, asking for it is an error: the theme's scripts would end there, and with them search and contents."""
+    context = browser.new_context(viewport=PHONE)
+    context.add_init_script("""for (const name of ["localStorage", "sessionStorage"])
+      Object.defineProperty(window, name, { configurable: true, get() { throw new DOMException("denied", "SecurityError"); } });""")
+    page, faults = context.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{site}/book/attention.html")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    page.locator("button.primary-toggle").click()
+    page.locator("#pst-primary-sidebar-modal a", has_text="Normalization").wait_for()
+    page.keyboard.press("Escape")
+    theme = page.evaluate("document.documentElement.dataset.mode")
+    page.locator("button.theme-switch-button").click()
+    assert page.evaluate("document.documentElement.dataset.mode") != theme
+    page.locator(".sd-tab-set > label", has_text="torch").first.click()
+    page.keyboard.press("Control+k")
+    page.locator("#pst-search-dialog input[type=search]").fill("gelu")
+    page.wait_for_selector("#pst-search-dialog ul.places a", timeout=20_000)
+    assert not faults
+    context.close()
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
