@@ -53,6 +53,7 @@ function setFormula(box, tex = box.tex) {
 }
 
 function setMathematics(root = document) {
+  if (!globalThis.katex) return; // its file is missing: the TeX is shown after a while (tlm.css)
   for (const box of root.querySelectorAll(".math:not(.is-set)")) {
     box.tex = box.textContent;
     setFormula(box);

@@ -435,6 +435,24 @@ def test_a_browser_that_keeps_nothing(browser, site):
     context.close()
 
 
+def test_formulas_are_readable_where_the_script_that_sets_them_is_missing(browser, site):
+    """As TeX, after a moment; and the rest of the page works."""
+    context = browser.new_context(viewport=WIDE)
+    page, faults = context.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.route("**/katex.min.js*", lambda route: route.abort())
+    page.goto(f"{site}/book/attention.html#A-def-4.1")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    page.wait_for_function("getComputedStyle(document.querySelector('div.math')).visibility === 'visible'", timeout=10_000)
+    assert "\\mathrm{softmax}" in page.locator("article").inner_text() and page.locator("button.theme-switch-button").get_attribute("aria-label")
+    page.unroute("**/katex.min.js*")
+    page.route("**/tlm.js*", lambda route: route.abort())
+    page.goto(f"{site}/book/heads.html")
+    page.wait_for_function("getComputedStyle(document.querySelector('span.math')).visibility === 'visible'", timeout=10_000)
+    assert not [fault for fault in faults if "katex" in fault]
+    context.close()
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
