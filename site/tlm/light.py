@@ -66,6 +66,15 @@ def with_some_storage(app, pagename, templatename, context, doctree):
     context["metatags"] = context.get("metatags", "") + STORAGE
 
 
+NO_SCRIPTS = """<div class="no-scripts">Without scripts, formulas stand here as TeX, pictures show one state only, and there is no search.</div>
+"""
+
+
+def with_a_word_for_readers_without_scripts(app, pagename, templatename, context, doctree):
+    if doctree and "body" in context:
+        context["body"] = NO_SCRIPTS + context["body"]
+
+
 def words_of_site(out):
     """Every word that can be the name of a class: in the pages, and in the scripts that change them."""
     files = [*out.rglob("*.html"), *(path for path in out.rglob("*.js") if path.name not in ("searchindex.js", "fontawesome.js"))]
@@ -125,4 +134,5 @@ def setup(app):
     app.add_transform(LightPictures)
     app.connect("html-page-context", without_plain_spans)
     app.connect("html-page-context", with_some_storage)
+    app.connect("html-page-context", with_a_word_for_readers_without_scripts)
     app.connect("build-finished", lighten_site, priority=900)  # when everything else is in its place

@@ -453,6 +453,20 @@ def test_formulas_are_readable_where_the_script_that_sets_them_is_missing(browse
     context.close()
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_without_scripts_the_page_says_what_is_missing_and_has_its_colours(browser, site, scheme):
+    """They are those of paper. A button that does nothing is not there."""
+    context = browser.new_context(viewport=WIDE, java_script_enabled=False, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{site}/book/attention.html")
+    assert page.get_by_text("Without scripts, formulas stand here as TeX").is_visible()
+    ground, line = page.evaluate("""[getComputedStyle(document.documentElement).getPropertyValue("--pst-color-background"),
+      getComputedStyle(document.querySelector(".statement-definition")).borderLeftColor]""")
+    assert ground == "#fdfcf9" and line == "rgb(31, 90, 148)"
+    assert not [button.get_attribute("aria-label") for button in page.locator("button").all() if button.is_visible()]
+    context.close()
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
