@@ -467,6 +467,16 @@ def test_without_scripts_the_page_says_what_is_missing_and_has_its_colours(brows
     context.close()
 
 
+def test_paper_shows_what_the_curious_read(reader, site):
+    """Also where a check is folded inside: that stays closed."""
+    page, faults = open_page(reader, f"{site}/book/attention.html", site)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    folds = page.eval_on_selector_all("details.curious", "all => all.map((one) => [one.open, one.querySelectorAll('details[open]').length])")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details.curious:has(details)").count() and folds == [[True, 0]] * len(folds)
+    assert page.locator("details.curious[open]").count() == 0 and not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
