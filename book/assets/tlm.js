@@ -209,8 +209,8 @@ window.addEventListener("load", () => {
   nameControls();
   document.fonts.ready.then(() => {
     markWideBoxes();
-    // Formulas have grown the page above the target of a link.
-    targetOfPage()?.scrollIntoView();
+    // Formulas have grown the page above the target of a link. Who comes back, or reads the page anew, is where they were.
+    if (performance.getEntriesByType("navigation")[0]?.type === "navigate") targetOfPage()?.scrollIntoView();
     document.documentElement.dataset.ready = "true";
   });
 });

@@ -477,6 +477,24 @@ def test_paper_shows_what_the_curious_read(reader, site):
     assert page.locator("details.curious[open]").count() == 0 and not faults
 
 
+@pytest.mark.parametrize("leave", ["another page", "reload"])
+def test_a_reader_who_comes_back_is_where_they_were(reader, site, leave):
+    """Not where the link led that had brought them to the page at first."""
+    reader["wide"].page.emulate_media(reduced_motion="reduce")
+    page, _ = open_page(reader, f"{site}/book/heads.html#T-said-twice", site)
+    page.evaluate("scrollTo(0, 9000)")
+    page.wait_for_function("Math.abs(scrollY - 9000) < 10")
+    if leave == "reload":
+        page.reload()
+    else:
+        page.goto(f"{site}/book/bibliography.html")
+        page.go_back()
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    page.wait_for_timeout(500)  # what would scroll it away has had its time
+    page.emulate_media(reduced_motion="no-preference")
+    assert abs(page.evaluate("scrollY") - 9000) < 200 and page.url.endswith("#T-said-twice")
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
