@@ -61,6 +61,31 @@ function setMathematics(root = document) {
   }
 }
 
+// Who copies formulas gets their TeX; where there is more than plain text, MathML. Of what is set, a copy would have every letter twice, each in a line.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  if (selection.isCollapsed || event.target.matches?.("input, textarea")) return;
+  const range = selection.getRangeAt(0).cloneRange();
+  const formulaOf = (node) => (node.closest ? node : node.parentElement)?.closest(".math.is-set");
+  const [first, last] = [formulaOf(range.startContainer), formulaOf(range.endContainer)]; // they are copied whole
+  if (first) range.setStartBefore(first);
+  if (last) range.setEndAfter(last);
+  const formulas = [...document.querySelectorAll(".math.is-set")].filter((box) => range.intersectsNode(box));
+  const copy = Object.assign(document.createElement("div"), { className: "copied" });
+  copy.append(range.cloneContents());
+  if (!copy.querySelector(".katex-mathml")) return;
+  for (const drawn of copy.querySelectorAll(".katex-html")) drawn.remove();
+  event.clipboardData.setData("text/html", copy.innerHTML);
+  copy.querySelectorAll(".math.is-set").forEach((box, k) => {
+    const sign = box.tagName === "DIV" ? "$$" : "$";
+    box.textContent = `${sign}${formulas[k].tex}${sign}`;
+  });
+  document.querySelector(".bd-article").append(copy); // only what is on the page has lines
+  event.clipboardData.setData("text/plain", copy.innerText);
+  copy.remove();
+  event.preventDefault();
+});
+
 const SMALLEST_FORMULA = 0.72; // of its size: one that would have to be smaller scrolls
 
 // The parts of a formula between its wide spaces (those of braces and environments belong to their part).

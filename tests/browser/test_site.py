@@ -495,6 +495,33 @@ def test_a_reader_who_comes_back_is_where_they_were(reader, site, leave):
     assert abs(page.evaluate("scrollY") - 9000) < 200 and page.url.endswith("#T-said-twice")
 
 
+def test_a_formula_is_copied_as_tex(browser, site):
+    """In plain text, once, with its paragraph around it; elsewhere as MathML. Without a formula, nothing changes."""
+    context = browser.new_context(viewport=WIDE)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site)
+    page = context.new_page()
+    page.goto(f"{site}/book/heads.html#T-head-scores")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    select = """(box, from) => { const range = document.createRange(); range.selectNodeContents(box); range.setStart(from ?? box, 0);
+      getSelection().removeAllRanges(); getSelection().addRange(range); }"""
+    box = page.locator("#T-head-scores > p").first
+    box.evaluate(select)
+    page.keyboard.press("Control+c")
+    text = page.evaluate("navigator.clipboard.readText()")
+    first = page.evaluate("document.querySelector('#T-head-scores > p .math').tex")
+    assert f"${first}$" in text and text.count(first) == 1 and "\n" not in text.strip()
+    html = page.evaluate("navigator.clipboard.read().then(([one]) => one.getType('text/html')).then((blob) => blob.text())")
+    assert "<math" in html and "katex-html" not in html
+    page.locator("#T-head-scores").evaluate(select)
+    page.keyboard.press("Control+c")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert f"\n$${page.evaluate('document.querySelector(`#T-head-scores div.math`).tex')}$$" in text
+    page.locator("article h1").evaluate(select)
+    page.keyboard.press("Control+c")
+    assert page.evaluate("navigator.clipboard.readText()").strip().endswith("What a head does")
+    context.close()
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
