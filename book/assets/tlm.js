@@ -27,6 +27,11 @@ function keepFocus() {
   }
 }
 
+// What copies code puts it into a field, selects that and removes it, and with it the focus.
+document.addEventListener("click", ({ target, detail }) => {
+  if (detail === 0) setTimeout(() => target.closest("button.copybtn")?.focus());
+});
+
 // Everything visible belongs to a landmark.
 function markRegions() {
   const regions = {

@@ -522,6 +522,19 @@ def test_a_formula_is_copied_as_tex(browser, site):
     context.close()
 
 
+def test_who_copies_code_by_a_key_stays_at_the_button(browser, site):
+    context = browser.new_context(viewport=WIDE)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site)
+    page = context.new_page()
+    page.goto(f"{site}/book/heads.html")
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    button = next(one for one in page.locator("button.copybtn").all() if one.is_visible())
+    button.press("Enter")
+    page.wait_for_function("document.activeElement.matches('.copybtn')", timeout=5_000)
+    assert page.evaluate("navigator.clipboard.readText()").strip()
+    context.close()
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
