@@ -109,6 +109,21 @@ def test_without_the_file_the_still_picture_stays(tabs, small, tmp_path):
     tabs.give_back(key, page, faults)
 
 
+def test_a_file_that_did_not_load_can_be_asked_for_again(tabs, small, tmp_path):
+    """The reader hears that it did not, and the focus stays at the button."""
+    key, page, faults = tabs.take()
+    (tmp_path / "page.html").write_text(f"<main>{lazily(questions(*small, STORIES, file='tiny'), small, tmp_path)}</main>", encoding="utf-8")
+    (tmp_path / "_static" / "tiny.js").rename(tmp_path / "later.js")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.locator(".tlm-wake").press("Enter")
+    page.get_by_role("status").get_by_text("try again").wait_for()
+    assert page.locator(".tlm-wake").inner_text().startswith("Wake the model") and page.evaluate("document.activeElement.className") == "tlm-wake"
+    (tmp_path / "later.js").rename(tmp_path / "_static" / "tiny.js")
+    wake(page, "questions")
+    assert faults.pop().endswith("ERR_FILE_NOT_FOUND") and not faults
+    tabs.give_back(key, page, faults)
+
+
 def test_each_prepared_question(asleep, small):
     page = asleep()
     picture = wake(page, "questions")

@@ -19,7 +19,7 @@ SHARED = ("settings", "file", "vocabulary", "blocks", "heads", "longest")  # the
 # What a page has in place of the weights. If scripts run, a button appears that loads the file, whose functions draw as a page's own host does.
 STARTER = """
 for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data-drawn])')) {{
-  const wake = document.createElement("button"), load = () => ((globalThis.tlmLoading ??= {{}})["{file}"] ??= new Promise((done, failed) => {{
+  const wake = document.createElement("button"), said = document.createElement("span"), load = () => ((globalThis.tlmLoading ??= {{}})["{file}"] ??= new Promise((done, failed) => {{
     const script = document.createElement("script");
     script.src = `${{document.documentElement.dataset.content_root ?? ""}}_static/{file}.js`;
     Object.assign(script, {{ onload: done, onerror: failed }});
@@ -29,12 +29,18 @@ for (const el of document.querySelectorAll('[data-tlm-{kind}="{name}"]:not([data
   wake.style = "font:inherit;color:inherit;background:none;border:1px solid;border-radius:4px;min-height:32px;padding:.1rem .8rem;cursor:pointer";
   wake.addEventListener("click", () => {{
     wake.textContent = "One moment …";
+    said.textContent = "";
     load().then(() => {{
       tlmPictures["{file}"]["{kind}"]("{name}", {state});
       el.firstChild.shadowRoot.querySelector("button").focus({{ preventScroll: true }});
-    }}, () => wake.replaceWith("The model comes with the site; in a notebook, run this cell to wake it."));
+    }}, () => {{
+      delete tlmLoading["{file}"];
+      wake.textContent = "{label}";
+      said.textContent = " The model did not load. On a site, try again; in a notebook, run this cell to wake it.";
+    }});
   }});
-  el.append(wake);
+  said.setAttribute("role", "status");
+  el.append(wake, said);
 }}
 """
 
