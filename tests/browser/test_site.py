@@ -535,6 +535,25 @@ def test_who_copies_code_by_a_key_stays_at_the_button(browser, site):
     context.close()
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_line_that_stays_hides_no_heading_and_no_focus(reader, site, width):
+    """Above the list of statements stands a line in which one types: what a link or a key leads to is below it."""
+    page, faults = open_page(reader, f"{site}/book/statements.html#lelarge", site, viewport={"width": width, "height": 740})
+    page.wait_for_function("""() => {
+      const { top } = document.querySelector("#lelarge h2").getBoundingClientRect();
+      return document.querySelector(".catalogue-filter").getBoundingClientRect().bottom <= top && top < innerHeight / 2;
+    }""", timeout=10_000)
+    page.emulate_media(reduced_motion="reduce")
+    page.evaluate("document.querySelectorAll('.catalogue a')[200].focus()")
+    hidden = []
+    for _ in range(60):
+        page.keyboard.press("Shift+Tab")
+        hidden += page.evaluate("""(document.activeElement.getBoundingClientRect().bottom <= document.querySelector(".catalogue-filter").getBoundingClientRect().bottom
+          ? [document.activeElement.textContent] : [])""")
+    page.emulate_media(reduced_motion="no-preference")
+    assert not hidden and not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
