@@ -554,6 +554,17 @@ def test_the_line_that_stays_hides_no_heading_and_no_focus(reader, site, width):
     assert not hidden and not faults
 
 
+def test_pictures_are_seen_on_the_grounds_that_readers_choose(reader, site):
+    """With forced colours the page may be black though the light mode is chosen; multiplied with black, a picture is black."""
+    page, faults = open_page(reader, f"{site}/book/heads.html", site)
+    blend = "getComputedStyle(document.querySelector('.cell_output img')).mixBlendMode"
+    assert page.evaluate(blend) == "multiply"
+    page.emulate_media(forced_colors="active")
+    forced = page.evaluate(blend)
+    page.emulate_media(forced_colors="none")
+    assert forced == "normal" and not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
