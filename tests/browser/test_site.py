@@ -565,6 +565,13 @@ def test_pictures_are_seen_on_the_grounds_that_readers_choose(reader, site):
     assert forced == "normal" and not faults
 
 
+def test_the_list_of_statements_fits_with_more_space_in_its_text(reader, site):
+    """The distances of WCAG 1.4.12 on the narrowest window."""
+    page, faults = open_page(reader, f"{site}/book/statements.html", site, tab="phone", viewport={"width": 320, "height": 512})
+    page.add_style_tag(content="* { letter-spacing: 0.12em !important; line-height: 1.5 !important; word-spacing: 0.16em !important; }")
+    assert page.evaluate("document.documentElement.scrollWidth") == 320 and not faults
+
+
 @pytest.mark.parametrize("file", ["search", "outside_links"])
 def test_no_accessibility_fault_beside_the_chapters(reader, site, file):
     page, _ = open_page(reader, f"{site}/{file}.html", site)
