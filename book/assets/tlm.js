@@ -22,7 +22,7 @@ function nameControls() {
 
 // The theme takes the focus from its buttons when they are pressed. Who pressed one by a key goes on from there.
 function keepFocus() {
-  for (const button of document.querySelectorAll("button:is(.theme-switch-button, .primary-toggle, .secondary-toggle)")) {
+  for (const button of document.querySelectorAll("button:is(.theme-switch-button, .search-button, .primary-toggle, .secondary-toggle)")) {
     button.blur = () => button.matches(":focus-visible") || HTMLElement.prototype.blur.call(button);
   }
 }

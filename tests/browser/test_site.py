@@ -385,14 +385,14 @@ def test_a_button_pressed_by_a_key_keeps_the_focus(reader, site, width):
     """What it opens has a name and gives the focus back; pressed by mouse it shows none."""
     page, faults = open_page(reader, f"{site}/book/heads.html", site, viewport={"width": width, "height": 800})
     focus = "document.activeElement.className"
-    for name in ("theme-switch-button", "primary-toggle", "secondary-toggle"):
+    for name in ("theme-switch-button", "search-button", "primary-toggle", "secondary-toggle"):
         button = page.locator(f"button.{name}")
         if not button.is_visible():
-            assert width == 1280 and name == "secondary-toggle"
+            assert width == 1280 and name in ("search-button", "secondary-toggle")
             continue
         button.press("Enter")
         if width == 360 and name != "theme-switch-button":
-            assert page.evaluate("document.querySelector('dialog[open]').ariaLabel") in ("Book", "Contents of this page")
+            assert page.evaluate("document.querySelector('dialog[open]').ariaLabel") in ("Book", "Contents of this page", "Search")
             page.keyboard.press("Escape")
             page.wait_for_function("!document.querySelector('dialog[open]')")
         assert name in page.evaluate(focus)
