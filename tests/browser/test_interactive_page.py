@@ -540,6 +540,17 @@ def test_who_wants_no_motion_gets_none(show, wish):
     assert (moves == "none") == (wish == "reduce")
 
 
+@pytest.mark.parametrize("picture", ["temperature", "sampling"])
+def test_bars_are_seen_where_the_readers_system_chooses_the_colours(show, picture):
+    page = show(PICTURES[picture]().to_html())
+    colours = "bars => bars.map((bar) => getComputedStyle(bar).backgroundColor)"
+    before = page.locator(".track i").evaluate_all(colours)
+    page.emulate_media(forced_colors="active")
+    forced = page.locator(".track i").evaluate_all(colours)
+    page.emulate_media(forced_colors="none")
+    assert "rgb(0, 114, 178)" in before and forced == before
+
+
 @every_picture
 def test_twice_on_one_page_and_both_alive(show, picture):
     html = picture().to_html()

@@ -251,6 +251,18 @@ def test_letters_on_a_dark_ground_are_light(show, small):
     assert letters.evaluate_all(INK)[:2] == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
 
 
+def test_where_the_readers_system_chooses_the_colours(show, small):
+    """Bars are seen, and which token is chosen."""
+    page = opened(show, small)
+    page.locator(".strip button").nth(1).click()
+    page.emulate_media(forced_colors="active")
+    page.keyboard.press("Tab")  # the focus goes elsewhere
+    bars = page.locator(".track i").evaluate_all("bars => bars.map((bar) => getComputedStyle(bar).backgroundColor)")
+    lines = page.locator(".strip button:not(:focus-visible)").evaluate_all("all => all.map((one) => [one.ariaPressed, getComputedStyle(one).outlineStyle])")
+    page.emulate_media(forced_colors="none")
+    assert "rgb(0, 114, 178)" in bars and ["true", "solid"] in lines and {line for pressed, line in lines if pressed == "false"} == {"none"}
+
+
 def test_the_squares_of_an_empty_text_are_blank(show, small):
     page = opened(show, small)
     drawn = "(all) => all.map((one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some((x) => x))"
