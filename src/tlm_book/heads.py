@@ -247,10 +247,14 @@ def _expects_heads(
         right = isinstance(pair, tuple) and len(pair) == 2
         right = right and all(hasattr(number, "__index__") for number in pair)
         expects(right, "heads", repr(pair), "a pair (layer, head)", TypeError)
-        layer, head = pair
-        there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
-        wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
-        expects(there, "heads", pair, wants, IndexError)
+        _expects_head(c, "heads", pair)
+
+
+def _expects_head(c: Config, argument: str, pair: tuple[int, int]) -> None:
+    layer, head = pair
+    there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
+    wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
+    expects(there, argument, pair, wants, IndexError)
 
 
 @torch.no_grad()
@@ -302,13 +306,10 @@ def head_matrices(
     not exist.
     """
     c = model.config
-    there = 0 <= layer < c.n_layers and 0 <= head < c.n_heads
-    wants = f"a layer below {c.n_layers} and a head below {c.n_heads}"
-    expects(there, "layer, head", (layer, head), wants, IndexError)
+    _expects_head(c, "layer, head", (layer, head))
     CA = model.blocks[layer].attention
     Q, K, V = split_heads(CA.qkv.weight.detach(), c.n_heads, c.kv_heads)
     shared = head * c.kv_heads // c.n_heads  # the keys and values that this head reads
     W_Q, W_K, W_V = Q[head], K[shared], V[shared]
     W_O = CA.out.weight.detach().T.unflatten(0, (c.n_heads, -1))[head]
-    scale = CA.d_head**-0.5 if CA.scale is None else CA.scale
-    return scale * W_Q @ W_K.T, W_V @ W_O
+    return CA.score_scale * W_Q @ W_K.T, W_V @ W_O

@@ -136,14 +136,19 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "*batch h n k"]:
         return k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=-3)
 
+    @property
+    def score_scale(self) -> float:
+        """The factor of the scores: `scale`, by default 1/√d_head."""
+        return self.d_head**-0.5 if self.scale is None else self.scale
+
     def _weights(
         self,
         q: Float[Tensor, "*batch h n k"],
         k: Float[Tensor, "*batch g n k"],
         watch: Watch,
     ) -> Float[Tensor, "*batch h n n"]:
-        c = self.d_head**-0.5 if self.scale is None else self.scale
-        scores = watch("scores", c * (q @ self._for_all_heads(k).mT))
+        products = q @ self._for_all_heads(k).mT
+        scores = watch("scores", self.score_scale * products)
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
         if self.causal:
             seen = seen.tril().triu(1 - (self.window or len(seen)))

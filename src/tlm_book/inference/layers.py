@@ -1,6 +1,5 @@
 """The layers of a model, made ready to read single rows. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -68,10 +67,6 @@ def _normalizer(layer: nn.Module) -> Rows:
     return layer.forward
 
 
-def _scale(layer: MultiHeadAttention) -> float:
-    return 1 / math.sqrt(layer.d_head) if layer.scale is None else layer.scale
-
-
 def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Product:
     """X ↦ (cQ, K, V), one group of heads after another: the queries that share a key,
     the key, the value. The score scale c is in W_Q (unless queries are normalized).
@@ -80,7 +75,7 @@ def _queries_keys_values(layer: MultiHeadAttention, products: Products) -> Produ
         layer.causal, "model", "attention without mask", "the mask in each block"
     )
     _expects_layer(layer.qkv, is_linear(layer.qkv), "Linear")
-    c = 1.0 if layer.query_norm is not None else _scale(layer)
+    c = 1.0 if layer.query_norm is not None else layer.score_scale
     h, g, k = layer.n_heads, layer.n_kv_heads, layer.d_head
 
     def in_groups(w: Float[Tensor, "a ..."]) -> Float[Tensor, "a ..."]:
@@ -100,7 +95,7 @@ def _turn(layer: MultiHeadAttention) -> Turn | None:
     """
     if layer.query_norm is None and layer.rotary is None:
         return None
-    g, k, scale = layer.n_kv_heads, layer.d_head, _scale(layer)
+    g, k, scale = layer.n_kv_heads, layer.d_head, layer.score_scale
     r, rotary = layer.n_heads // g, layer.rotary
 
     def turn(

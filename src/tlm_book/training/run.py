@@ -21,13 +21,7 @@ from tlm_book.checks import expects, expects_kind, expects_one_of, expects_sever
 from tlm_book.files import checked_path, clear_parts, free_folder, held, new_file
 from tlm_book.tokenization import GPT2_PATTERN, PATTERN, Tokenizer, documents
 from tlm_book.training.checkpoint import BEGIN, as_replanned, checkpoints
-from tlm_book.training.config import (
-    Size,
-    TrainConfig,
-    essays_model,
-    model_for,
-    plan,
-)
+from tlm_book.training.config import Size, TrainConfig, essays_model, model_for, plan
 from tlm_book.training.cost import flops_per_token, peak_matmul_flops
 from tlm_book.training.curves import CURVES
 from tlm_book.training.data import (
