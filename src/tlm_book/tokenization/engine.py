@@ -25,10 +25,11 @@ from tlm_book.tokenization.bpe import (
     encode_bytes,
 )
 
-__all__ = ["LONG", "MOST", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges", "merged"]
+__all__ = ["MOST", "Remembered", "bar", "cut", "encode_data", "encode_piece", "finder", "learn_merges", "merged"]
 
 LONG = 64  # number of bytes from which a heap pays
 MOST = 0x110000 - 256  # merges at most, since a token is written as one character
+KNOWN, SHORT = 100_000, 200  # a tokenizer remembers so many pieces, each of fewer characters than that
 
 # ---- cutting
 
@@ -178,3 +179,16 @@ def merged(tokens: list[int], ranks: Mapping[TokenPair, int], made: Callable[[in
             if left >= 0 and right < n and (later := ranks.get((tokens[left], tokens[right]))) is not None:
                 heapq.heappush(heap, (later, left))
     return [token for token in tokens if token >= 0]
+
+
+class Remembered(dict[str, list[int]]):
+    """{piece: its tokens}. Asks `encode` for pieces that it does not hold, and keeps the answer while there is room."""
+
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        self.encode = encode
+
+    def __missing__(self, piece: str) -> list[int]:
+        tokens = self.encode(piece)
+        if len(self) < KNOWN and len(piece) < SHORT:
+            self[piece] = tokens
+        return tokens

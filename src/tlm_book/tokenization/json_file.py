@@ -16,7 +16,7 @@ from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.files import checked_path
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
-from tlm_book.tokenization.engine import merged
+from tlm_book.tokenization.engine import Remembered, merged
 from tlm_book.tokenization.files import write_texts
 from tlm_book.tokenization.json_parts import (
     BLANK,
@@ -32,9 +32,6 @@ from tlm_book.tokenization.rust import byte_characters
 from tlm_book.tokenization.vocabulary import Tokens
 
 __all__ = ["HubTokenizer"]
-
-_KNOWN = 100_000  # how many pieces a tokenizer remembers
-_SHORT = 200  # characters: longer pieces are not remembered
 
 
 def _expects_counts(size: int, start: int | None, stop: int | None) -> None:
@@ -83,7 +80,7 @@ class HubTokenizer(Tokens):
         for argument, token in (("start", start), ("stop", stop)):
             expects(token is None or token in range(len(self)), argument, token, f"a token from 0 to {len(self) - 1}")
         self._start, self._stop = start, stop
-        self._known: dict[str, list[int]] = {}
+        self._known = Remembered(self._piece)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], size: int = 0, *, start: int | None = None, stop: int | None = None) -> "HubTokenizer":
@@ -202,7 +199,7 @@ class HubTokenizer(Tokens):
                 tokens.append(number)
                 continue
             for piece, late, start in self._split(self._normalized(part), self._late, closed, first):
-                tokens += [late] if late is not None else chain.from_iterable(map(self._piece, self._cut(piece, start)))
+                tokens += [late] if late is not None else chain.from_iterable(map(self._known.__getitem__, self._cut(piece, start)))
         return [*self.before, *tokens, *self.after] if add_special_tokens else tokens
 
     def encode_batch(self, texts: Iterable[str], **options: Any) -> list[list[int]]:
@@ -226,8 +223,6 @@ class HubTokenizer(Tokens):
 
     def _piece(self, piece: str) -> list[int]:
         """The tokens of one piece."""
-        if (known := self._known.get(piece)) is not None:
-            return known
         if self.byte_level:
             data = piece.encode("utf-8")
             whole = self._vocab.get("".join(self._letters[b] for b in data)) if self._whole else None
@@ -238,10 +233,7 @@ class HubTokenizer(Tokens):
             for c in piece:  # a character's own token, or those of its bytes
                 number = self._vocab.get(c)
                 tokens += [self._byte[b] for b in c.encode("utf-8")] if number is None else [number]
-        made = merged(tokens, self._ranks, self._made.__getitem__) if whole is None else [whole]
-        if len(self._known) < _KNOWN and len(piece) < _SHORT:
-            self._known[piece] = made
-        return made
+        return merged(tokens, self._ranks, self._made.__getitem__) if whole is None else [whole]
 
     # Tokens to text
 

@@ -19,8 +19,8 @@ from tlm_book.files import checked_path
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import PATTERN, checked_pattern, checked_text
 from tlm_book.tokenization.engine import (
-    LONG,
     MOST,
+    Remembered,
     bar,
     cut,
     encode_piece,
@@ -30,22 +30,7 @@ from tlm_book.tokenization.files import read_state, write_state
 from tlm_book.tokenization.rust import train_by_tokenizers
 from tlm_book.tokenization.vocabulary import Vocabulary, checked_specials
 
-__all__ = ["KNOWN", "Tokenizer"]
-
-KNOWN = 100_000  # the number of pre-tokens that a tokenizer remembers
-
-
-class _Known(dict[str, list[int]]):
-    """{pre-token: its tokens}; encodes pre-tokens that it does not hold yet."""
-
-    def __init__(self, ranks: Mapping[TokenPair, int], ids: Sequence[int]) -> None:
-        self.ranks, self.ids = ranks, ids
-
-    def __missing__(self, piece: str) -> list[int]:
-        tokens = [self.ids[token] for token in encode_piece(piece, self.ranks)]
-        if len(self) < KNOWN and len(piece) < LONG:
-            self[piece] = tokens
-        return tokens
+__all__ = ["Tokenizer"]
 
 
 class Tokenizer(Vocabulary):
@@ -67,8 +52,8 @@ class Tokenizer(Vocabulary):
     ) -> None:
         super().__init__(merges, specials, ids=ids)
         self.pattern = checked_pattern(pattern)
-        ranks = {pair: k for k, pair in enumerate(self.merges)}
-        self._known = _Known(ranks, self.ids)
+        self._ranks = {pair: k for k, pair in enumerate(self.merges)}
+        self._known = Remembered(self._piece)
 
     @classmethod
     def train(
@@ -135,6 +120,9 @@ class Tokenizer(Vocabulary):
 
     def _tokens(self, text: str) -> list[int]:
         return list(chain.from_iterable(map(self._known.__getitem__, cut(text, self.pattern))))
+
+    def _piece(self, piece: str) -> list[int]:
+        return [self.ids[token] for token in encode_piece(piece, self._ranks)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer into one JSON file; an old file is replaced only when the new one is complete."""
