@@ -36,7 +36,8 @@ class Softmaxes(Onlooker):
 def scores_of(named: dict[str, Any]) -> Float[Tensor, "*batch n n"]:
     """q kᵀ / √d with its mask, from the arguments of one of torch's kernels for attention."""
     q, k = named["query"], named["key"]
-    scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * (named.get("scale") or q.shape[-1] ** -0.5)
+    scale = named.get("scale")
+    scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     mask = named.get("attn_mask", named.get("attn_bias"))
     if named.get("is_causal"):
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
