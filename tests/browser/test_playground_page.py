@@ -263,6 +263,28 @@ def test_where_the_readers_system_chooses_the_colours(show, small):
     assert "rgb(0, 114, 178)" in bars and ["true", "solid"] in lines and {line for pressed, line in lines if pressed == "false"} == {"none"}
 
 
+def test_tokens_and_heads_are_one_stop_each(show, small):
+    """Of the tab key; arrows choose another token, and another head."""
+    page = opened(show, small)
+    focused = page.evaluate_handle("document.querySelector('textarea') ?? [...document.querySelectorAll('*')].map((one) => one.shadowRoot).find((root) => root)")
+    where = "(root) => { const one = root.activeElement; return [one?.parentElement.className, one?.tagName, one?.textContent, one?.ariaLabel]; }"
+    page.get_by_label("text", exact=True).focus()
+    stops = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        stops.append(focused.evaluate(where)[0])
+    assert [stops.count(name) for name in ("strip", "")] == [1, 1]
+    page.locator('.strip button[tabindex="0"]').focus()
+    for key, k in (("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1), ("End", -1)):
+        page.keyboard.press(key)
+        pressed = page.locator(".strip button").evaluate_all("all => all.map((one) => one.ariaPressed === 'true' && one.matches(':focus'))")
+        assert pressed.count(True) == 1 and pressed[k]
+    page.locator('.heads button[tabindex="0"]').focus()
+    for key, name in (("Home", "block 0, head 0"), ("ArrowRight", "block 0, head 1"), ("ArrowDown", "block 1, head 1"), ("ArrowUp", "block 0, head 1")):
+        page.keyboard.press(key)
+        assert focused.evaluate(where)[3] == name == page.locator('.heads button[tabindex="0"]').get_attribute("aria-label")
+
+
 def test_the_squares_of_an_empty_text_are_blank(show, small):
     page = opened(show, small)
     drawn = "(all) => all.map((one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some((x) => x))"

@@ -143,7 +143,7 @@ function render({ model, el }) {
   const colours = () => [[grid.querySelector("button"), "color"], [box, "backgroundColor"]].map(([node, of]) => parts(getComputedStyle(node)[of]).slice(0, 3)); // --one and --field
   const chips = []; // one for each token that has ever stood there
   function chip(p) {
-    const name = make("bdi"), weight = data("", ""), node = make("button", { type: "button" }, name, weight);
+    const name = make("bdi"), weight = data("", ""), node = make("button", { type: "button" }, name, " ", weight);
     node.addEventListener("click", () => {
       if (!head && found) head = [found.block, found.head];
       row = p;
@@ -152,6 +152,17 @@ function render({ model, el }) {
     });
     return { node, name, weight };
   }
+  // The tab key stops once at the tokens and once at the heads; arrows go on from there.
+  const followKeys = (node, from, down, go) => node.addEventListener("keydown", (event) => {
+    const all = node.querySelectorAll("button"), at = from(all);
+    const next = all[{ ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - down, ArrowDown: at + down, Home: 0, End: all.length - 1 }[event.key]];
+    if (!next) return;
+    event.preventDefault();
+    go(next);
+    next.focus();
+  });
+  followKeys(strip, () => row, 1, (next) => next.click());
+  followKeys(grid, (all) => [...all].findIndex((one) => one.matches(":focus")), h, () => {});
   function showTokens() {
     const weights = head ? answer.weights[row][head[0]][head[1]] : found?.seen, moved = new Set(changed?.found), [one, field] = colours();
     const ink = (w) => inkOn(one.map((c, k) => field[k] + Math.sqrt(w) * (c - field[k])));
@@ -160,6 +171,7 @@ function render({ model, el }) {
       if (name.textContent !== text) name.textContent = text;
       put(node, "class", moved.has(p) ? "changed" : "");
       put(node, "aria-pressed", p === row);
+      put(node, "tabindex", p === row ? 0 : -1);
       weight.hidden = w === null || w < 0.005;
       if (w !== null) { weight.value = w; weight.textContent = fixed(w, 2); }
       put(node, "style", w === null ? "--seen: transparent" : `--seen: ${shade(w)}; color: ${ink(w)}`);
@@ -181,6 +193,7 @@ function render({ model, el }) {
       const l = Math.floor(at / h), i = at % h, pen = node.firstChild.getContext("2d"), name = `${l}.${i}`;
       put(node, "aria-pressed", !silent.has(name));
       put(node, "class", l === chosen && i === which ? "chosen" : "");
+      put(node, "tabindex", at === (chosen ?? 0) * h + (which ?? 0) ? 0 : -1);
       put(node, "aria-label", `block ${l}, head ${i}${silent.has(name) ? ", off" : ""}`);
       for (let p = 0, to = 3; p < n; p++) {
         const a = answer.weights[p][l][i];
