@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tlm_book.checks import expects
+from tlm_book.onednn import is_linear
 from tlm_book.transformer_lm import Settings
 
-__all__ = ["CONFIG", "WEIGHTS", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
+__all__ = ["CONFIG", "WEIGHTS", "expects_as_made", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # the files in a model's folder
 PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
@@ -58,6 +59,27 @@ def expects_one_table(model: nn.Module) -> None:
     one, two = parts.embedding.table.weight, parts.unembedding.weight
     same = not parts.config.tied or one is two or torch.equal(one, two)
     expects(same, "model", "a tied model with two matrices", "one, or tied=False")
+
+
+def expects_as_made(model: nn.Module, kind: Callable[[Any], nn.Module]) -> None:
+    """ValueError unless the layers compute what those of a new kind(model.config) do: a file holds settings and weights, and that model is what
+    will be read from it. Dropout, which is for training alone, may be another.
+    """
+    parts: Any = model
+    with torch.device("meta"):
+        new = dict(kind(parts.config).named_modules(remove_duplicate=False))
+    for name, layer in model.named_modules():
+        other = new.get(name)
+        wants = "the layers that its config makes, for a file holds nothing else of them"
+        same = other is not None and (type(layer).forward is type(other).forward or (is_linear(layer) and is_linear(other)))
+        expects(same, "model", f"{name or 'one with a forward of its own'} ({type(layer).__name__})", wants)
+        for field, value in () if isinstance(other, nn.Dropout) else _plain(other):
+            expects(getattr(layer, field, None) == value, "model", f"{name}.{field} = {getattr(layer, field, None)!r}", f"{value!r}, as its config says")
+
+
+def _plain(layer: Any) -> list[tuple[str, object]]:
+    """The settings of a layer: its numbers, words and what is None."""
+    return [(field, value) for field, value in vars(layer).items() if field != "training" and field[0] != "_" and isinstance(value, int | float | str | None)]
 
 
 def expects_places(argument: str, rows: int, width: int, weights: Mapping[str, Tensor], always: int = PLACES) -> None:

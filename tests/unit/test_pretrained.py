@@ -26,6 +26,7 @@ from transformers import (
 
 from tlm_book import pretrained
 from tlm_book.encoder_decoder import EncoderDecoder
+from tlm_book.feed_forward import FeedForward
 from tlm_book.inference import generate
 from tlm_book.pretrained import (
     load_gpt2,
@@ -39,6 +40,7 @@ from tlm_book.pretrained.gpt2 import gpt2_name, gpt2_pairs
 from tlm_book.pretrained.marian import marian_pairs
 from tlm_book.pretrained.names import turned
 from tlm_book.tokenization import GPT2_PATTERN, Tokenizer
+from tlm_book.training import save
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 from tlm_book.translation import TranslationReader
 
@@ -230,6 +232,41 @@ def test_transformers_adds_no_token_to_a_tokenizer_with_markers_of_its_own(kind,
     assert len(reader) == len(tokenizer) and reader.bos_token_id == reader.eos_token_id == tokenizer.start
     assert reader("hi<eos><pad>")["input_ids"] == tokenizer.encode("hi<eos><pad>", allowed_special={"<eos>", "<pad>"})
     pretrained.load_model(tmp_path / "m")[1].check_same(tokenizer)
+
+
+def other_activation(model):
+    model.blocks[1].feed_forward.activation = "relu"
+
+
+def other_feed_forward(model):
+    """With weights of the same names and shapes."""
+    model.blocks[1].feed_forward.__class__ = type("Own", (FeedForward,), {"forward": lambda self, x: self.down(self.up(x).sin())})
+
+
+def other_norm(model):
+    model.norm = torch.nn.LayerNorm(8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_activation, "blocks.1.feed_forward.activation = 'relu', want 'gelu_tanh'"),
+        (other_feed_forward, r"blocks.1.feed_forward \(Own\), want the layers that its config makes"),
+        (other_norm, r"norm \(LayerNorm\), want the layers that its config makes"),
+    ],
+)
+def test_a_model_of_which_another_would_be_read_is_not_written(change, message, tmp_path):
+    """The files had the settings of the model that it once was, and the weights of the new one."""
+    tokenizer = Tokenizer([], pattern=GPT2_PATTERN)
+    model = TransformerLM(Config.gpt2(257, d_model=8, d_ff=12, n_layers=2, n_heads=2, max_len=20))
+    model.dropout.p = 0.5  # this one is for training alone
+    for write in (save, pretrained.save_model):
+        write(model, tmp_path / write.__name__, tokenizer)
+    change(model)
+    for write in (save, pretrained.save_model):
+        with pytest.raises(ValueError, match=f"model: got {message}"):
+            write(model, tmp_path / "m", tokenizer)
+    assert not (tmp_path / "m").exists()
 
 
 def test_the_command_line_reads_a_gpt2(tmp_path, capsys):

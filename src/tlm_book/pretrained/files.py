@@ -20,6 +20,7 @@ from tlm_book.transformer_lm import Settings, TransformerLM
 from tlm_book.weights import (
     CONFIG,
     WEIGHTS,
+    expects_as_made,
     expects_one_table,
     finite,
     tensors_in,
@@ -170,8 +171,9 @@ def load_into(
 
 def tensors_of(model: TransformerLM | EncoderDecoder, named: Sequence[Pair]) -> dict[str, Tensor]:
     """The model's weights with the names and the layout of the file: the inverse of `load_into`. ValueError for weights without
-    numbers, and for a tied model with two matrices.
+    numbers, for a tied model with two matrices, and for layers that are not what its settings make.
     """
+    expects_as_made(model, TransformerLM if isinstance(model, TransformerLM) else EncoderDecoder)
     state = {name: w.detach() for name, w in model.state_dict().items()}
     bare = [pair.ours for pair in named if state[pair.ours].is_meta]
     expects(not bare, "model", f"{bare[:1]} without numbers", "weights")

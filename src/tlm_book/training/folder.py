@@ -23,6 +23,7 @@ from tlm_book.transformer_lm import Config, TransformerLM
 from tlm_book.weights import (
     CONFIG,
     WEIGHTS,
+    expects_as_made,
     expects_one_table,
     expects_places,
     finite,
@@ -52,7 +53,7 @@ def save(
 
     `more` names further files or folders, which are copied there. All is written into a temporary folder that is renamed at the end, so the folder
     appears complete or not at all. FileExistsError if it exists already; ValueError if model and tokenizer do not fit together, weights differ in type, one
-    is not finite, a tied model has two matrices, a table of computed positions is far larger than the weights, or a name in `more` is taken or leads
+    is not finite, a tied model has two matrices, a layer is not what its settings make, a table of computed positions is far larger than the weights, or a name in `more` is taken or leads
     elsewhere; TypeError for anything but a model and a tokenizer.
     """
     a_model = "a TransformerLM (of a compiled one: model._orig_mod)"
@@ -63,6 +64,7 @@ def save(
         expects(Path(name).name == name and name not in ("", "..", *OWN), "more", repr(name), f"a name in the folder, other than {', '.join(OWN)}")
     V = model.config.vocab_size
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    expects_as_made(model, TransformerLM)
     expects_one_table(model)
     weights = stored_weights(model)
     expects_few_places(model.config, weights, "model")
