@@ -115,8 +115,8 @@ def run_with_cache(
     A watched layer computes its attention step by step, and may round differently from the fused kernel. ValueError for a name that the model
     does not have and for a hook that returns another shape, TypeError for one that does not return a tensor; otherwise the errors of the model.
 
-    Of a layer that you have put in the place of one of the book's there is only what comes out; ValueError for a name inside a layer whose own
-    `forward` does not hand that result over, after the run.
+    Of a layer that you have put in the place of one of the book's there is only what comes out; ValueError for a name inside it, if
+    its own forward does not hand that result over, after the run.
     """
     places, hooks = _places(model), _hooks(hooks)
     wanted = ["*"] if names is None else [names] if isinstance(names, str) else names
