@@ -1,5 +1,6 @@
 """Translation beyond what its chapters check: sources and targets that do not fit together, markers that are no tokens."""
 
+import json
 from inspect import unwrap
 
 import jaxtyping
@@ -23,6 +24,7 @@ from tlm_book.translation import (
     translate_all,
     translation_loss,
 )
+from tlm_book.translators import load_translator, save_translator
 
 SEARCHES = [greedy_search, beam_translations]
 SOURCE = torch.tensor([[3, 4, 5], [6, 7, 8], [5, 4, 3]])
@@ -186,3 +188,78 @@ def test_a_translator_learns_as_one_would_by_hand():
         optimizer.step()
     for name, w in model.state_dict().items():
         assert torch.allclose(w, made.model.state_dict()[name], rtol=0, atol=1e-6), name
+
+
+# A translator on disk
+
+
+def a_translator(config=EncoderDecoderConfig, **sizes):
+    """Three French and two English words, unless one vocabulary is for both."""
+    torch.manual_seed(0)
+    english = WordList(("I", "am") if sizes.get("source_vocab_size") else ("je", "suis", "là"))
+    model = EncoderDecoder(config(len(english), d_model=8, d_ff=8, n_heads=2, n_layers=1, max_len=8, **sizes)).eval()
+    return Translator(model, WordList(("je", "suis", "là")), english)
+
+
+def test_a_learned_translator_is_kept(tmp_path):
+    pairs = [SentencePair(split_words("L'ami est là."), split_words("The friend is here."), ())]
+    made = train_translator(pairs, TrainConfig(steps=3, warmup=1, batch_size=2), d_model=8, d_ff=8, n_layers=1, n_heads=2)
+    read = load_translator(save_translator(made, tmp_path / "made"))
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"config.json", "model.safetensors", "words.json"}
+    assert (read.french, read.english) == (made.french, made.english) and read.model.config == made.model.config and not read.model.training
+    assert translate_all(read, ["l'ami est là ."]) == translate_all(made, ["l'ami est là ."])
+
+
+@pytest.mark.parametrize("source", [6, None])
+@pytest.mark.parametrize("changes", [{}, {"pe": "learned"}, {"pe": "none", "unembed_bias": False}, {"tied": True, "dropout": 0.1}, {"norm": "pre", "final_norm": True, "d_value": 3}])
+def test_every_kind_of_translator_comes_back(tmp_path, source, changes):
+    made = a_translator(source_vocab_size=source, **changes)
+    made.model.double()
+    read = load_translator(save_translator(made, tmp_path / "kept")).model
+    scores = [model(SOURCE % 6, SOURCE % 5) for model in (made.model, read)]
+    assert torch.equal(*scores) and scores[0].dtype == torch.float64
+    assert (read.source_embedding is read.embedding) == (source is None)
+    assert (read.unembedding.weight is read.embedding.table.weight) == read.config.tied
+
+
+def test_what_is_no_translator_is_not_kept(tmp_path):
+    made = a_translator(source_vocab_size=6)
+    with pytest.raises(TypeError, match="^translator: got EncoderDecoder, want a Translator"):
+        unwrap(save_translator)(made.model, tmp_path / "new")
+    with pytest.raises(ValueError, match="^translator: got 6 French and 6 English tokens, want 6 and 5, as the model has"):
+        save_translator(Translator(made.model, made.french, made.french), tmp_path / "new")
+    with pytest.raises(FileExistsError, match="^folder: got "):
+        save_translator(made, tmp_path)
+    made.model.encoder[0].feed_forward.up.weight.data[0] = torch.nan
+    with pytest.raises(ValueError, match="not finite, want finite weights"):
+        save_translator(made, tmp_path / "new")
+    assert not [*tmp_path.iterdir()]
+
+
+BROKEN_TRANSLATORS = {
+    "words.json: got other content": lambda at: at["words.json"].write_text('{"french": ["je"]}'),
+    "words.json: got a word twice in 'english'": lambda at: at["words.json"].write_text('{"french": ["je", "suis", "là"], "english": ["I", "I"]}'),
+    "words.json: got 4 French and 5 English tokens, want 6 and 5": lambda at: at["words.json"].write_text('{"french": ["je"], "english": ["I", "am"]}'),
+    "words.json: got no JSON": lambda at: at["words.json"].write_text("{"),
+    "model.safetensors: got a broken file": lambda at: at["model.safetensors"].write_bytes(at["model.safetensors"].read_bytes()[:-9]),
+    r"config.json: got the unknown field \['layers'\]": lambda at: changed(at["config.json"], layers=2),
+    "config.json: n_heads: got 3": lambda at: changed(at["config.json"], n_heads=3),
+    "model.safetensors: got .* of shape": lambda at: changed(at["config.json"], d_ff=9),
+    "model.safetensors: got no tensor": lambda at: changed(at["config.json"], n_layers=2),
+    "config.json: max_len: got 1000000000": lambda at: changed(at["config.json"], max_len=10**9),
+    "without words.json": lambda at: at["words.json"].unlink(),
+}
+
+
+def changed(file, **fields):
+    content = json.loads(file.read_text())
+    content["model"] |= fields
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("message", BROKEN_TRANSLATORS)
+def test_a_broken_translator_is_refused_with_its_file(tmp_path, message):
+    folder = save_translator(a_translator(source_vocab_size=6), tmp_path / "kept")
+    BROKEN_TRANSLATORS[message]({path.name: path for path in folder.iterdir()})
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_translator(folder)

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.config import TrainConfig
 from tlm_book.training.distributed import choose_device
 from tlm_book.training.logs import logs
-from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.transformer_lm import Config, Settings, TransformerLM
 from tlm_book.weights import (
     CONFIG,
     WEIGHTS,
@@ -34,6 +34,8 @@ from tlm_book.weights import (
 )
 
 __all__ = ["load", "load_data", "save", "shipped", "stored_weights", "with_weights"]
+
+S = TypeVar("S", bound=Settings)
 
 TOKENIZER = "tokenizer.json"
 SAVED = "what `save` wrote"
@@ -115,7 +117,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> tuple[Transform
     expects(not of_hub, "folder", f"{str(path)!r}, in Hugging Face's form", f"{wants}; load_model reads that form")
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         expects((path / name).is_file(), "folder", f"{str(path)!r} without {name}", wants, FileNotFoundError)
-    config = config_of(fields, path / CONFIG)
+    config = config_of(fields, path / CONFIG, Config)
     tokenizer = tokenizer_of(fields, path)
     V = config.vocab_size
     expects(len(tokenizer) == V, TOKENIZER, f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
@@ -154,18 +156,18 @@ def tokenizer_in(file: Path, kind: Any = Tokenizer, **more: Any) -> Any:
         raise ValueError(str(error).replace(f"path: got {str(file)!r}", f"{file}: got a broken file")) from error
 
 
-def config_of(fields: Any, file: Path) -> Config:
-    """The model's settings in this content of a config.json; ValueError, which names the file, for any other content."""
+def config_of(fields: Any, file: Path, kind: type[S], saved: str = SAVED) -> S:
+    """The model's settings, a dataclass of this kind, in this content of a config.json; ValueError, which names the file, for any other content."""
     right = isinstance(fields, dict) and isinstance(fields.get("model"), dict)
-    expects(right, f"{file}", 'no table "model"', SAVED)
-    known = {field.name: field.default for field in dataclasses.fields(Config)}
+    expects(right, f"{file}", 'no table "model"', saved)
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
     missing = [name for name, default in known.items() if default is dataclasses.MISSING and name not in fields["model"]]
     unknown = [name for name in fields["model"] if name not in known]
-    wants = f"the fields of Config: {', '.join(known)}"
+    wants = f"the fields of {kind.__name__}: {', '.join(known)}"
     expects(not missing, f"{file}", f"no field {missing[:1]}", wants)
     expects(not unknown, f"{file}", f"the unknown field {unknown[:1]}", wants)
     try:
-        return Config(**fields["model"])
+        return kind(**fields["model"])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{file}: {error}") from error
 
