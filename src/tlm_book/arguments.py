@@ -115,7 +115,7 @@ def _page(text: str) -> str:
 
 def _factory(text: str) -> str:
     path, _, name = text.partition(":")
-    _expects(path and name and not path.startswith("."), repr(text), "package.module:factory")
+    _expects(path and name and not path.startswith(".") and not os.path.isfile(path), repr(text), "package.module:factory")
     return text
 
 

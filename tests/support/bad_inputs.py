@@ -1162,6 +1162,7 @@ CASES = [
     Case("CachedModel products that do not fit", lambda: inference.CachedModel(model().double(), products="packed", weights="int8"), ValueError, ("products: got 'packed'", "a form for float64")),
     Case("generate products", lambda: inference.generate(model(), tokens(1), 1, products="?"), ValueError, ("products: got '?'", "'linear'")),
     Case("CachedModel another model", lambda: inference.CachedModel(torch.nn.Identity()), TypeError, ("model: got Identity", "TransformerLM")),
+    Case("generate from a compiled model", lambda: inference.generate(torch.compile(model()), tokens(1), 1), TypeError, ("model: got OptimizedModule", "of a compiled one: model._orig_mod")),
     Case("CachedModel without mask", lambda: inference.CachedModel(unmasked_model()), ValueError, ("model: got attention without mask", "mask")),
     Case("CachedModel text too long", lambda: inference.CachedModel(model()).read([tokens(*[1] * (M + 1))]), ValueError, (f"texts: got {M + 1} rows", f"max_len = {M}")),
     Case("CachedModel empty text", lambda: inference.CachedModel(model()).read([tokens(1), tokens()]), ValueError, ("texts: got 0 rows", "from 1")),

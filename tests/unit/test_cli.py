@@ -376,6 +376,7 @@ def test_a_factory_and_its_model_import_from_the_folder_where_they_stand(models)
         (["mine"], ["MODULE:FACTORY", "package.module:factory"]),
         (["__main__:f"], ["MODULE:FACTORY: got __main__", "imported"]),
         ([".mine:honest"], ["MODULE:FACTORY: got '.mine:honest'", "package.module:factory"]),
+        (["mine.py:honest"], ["MODULE:FACTORY: got 'mine.py:honest', want package.module:factory"]),
         (["none.such:factory"], ["MODULE:FACTORY", "none", "imported"]),
         (["mine:lost"], ["mine:lost", "function"]),
         (["mine:nothing"], ["NoneType", "(model, inputs)"]),

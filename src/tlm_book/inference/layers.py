@@ -187,7 +187,8 @@ class _Block:
 
 def expects_model(model: TransformerLM) -> None:
     """Check that the model is one of this book; TypeError otherwise."""
-    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    wants = "a TransformerLM (of a compiled one: model._orig_mod)"
+    expects_kind("model", model, TransformerLM, wants)
 
 
 def _expects_no_hooks(model: TransformerLM) -> None:
