@@ -275,7 +275,7 @@ def read_log(file: Path, step: int) -> list[Entry]:
     return found
 
 
-# Where a run keeps its states: each class has begin, keep, stop, best and close
+# Where a run keeps its states: each class has alone, revise, begin, keep, stop, best and close
 
 
 class InMemory:
@@ -289,6 +289,10 @@ class InMemory:
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """A context that does nothing, since there is no folder to share."""
         return contextlib.nullcontext()
+
+    def revise(self, config: TrainConfig) -> TrainConfig:
+        """The settings, of which nothing is noted."""
+        return config
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Begin a new run and return its log, to which the caller adds an entry for each step."""
@@ -315,7 +319,7 @@ class InMemory:
 class OnDisk:
     """Checkpoints and the log of a run in a folder; if there are several processes, the first one writes.
 
-    `run` holds what must not change when the run is resumed, {part: {name: value}}. ValueError if `keep` is below 1.
+    `run` holds what must not change when the run is resumed, {part: {name: value}}; `revise` notes other settings. ValueError if `keep` is below 1.
     """
 
     def __init__(self, folder: Path, run: Mapping[str, Any], dist: DistContext, keep: int) -> None:
@@ -331,6 +335,11 @@ class OnDisk:
             return contextlib.nullcontext()
         self.folder.mkdir(parents=True, exist_ok=True)
         return held(self.folder)
+
+    def revise(self, config: TrainConfig) -> TrainConfig:
+        """The settings, which are noted in each checkpoint from now on."""
+        self.run = {**self.run, "training": dataclasses.asdict(config)}
+        return config
 
     def begin(self, model: Any, optimizer: torch.optim.Optimizer) -> list[Entry]:
         """Restore the last checkpoint, if there is one, else the weights with which the run begins, and cut the log there. Returns the log, to which

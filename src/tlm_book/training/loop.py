@@ -210,6 +210,18 @@ def _keeper(
     return InMemory()
 
 
+def _seen(
+    observers: Sequence[Observer],
+    log: list[dict[str, int | float]],
+    config: TrainConfig,
+) -> TrainConfig:
+    """The settings when all observers have seen the log: theirs, if one has others."""
+    for observer in observers:
+        if (revised := observer(log, config)) is not None:
+            config = replace(revised, products=config.products)
+    return config
+
+
 def _expects_long(
     argument: str, tokens: Int[Tensor, "N"], least: int, name: str | None = None
 ) -> None:
@@ -270,7 +282,7 @@ def train(
     _expects_long("validation_tokens", validation_tokens, 1)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
-    run: dict[str, dict[str, Any]] = {
+    run = {
         "model": dataclasses.asdict(model_config),
         "training": dataclasses.asdict(config),
         "text": {**text_notes(train_tokens, validation_tokens), "start": start},
@@ -281,8 +293,7 @@ def train(
         stack.enter_context(keeper.alone())
         stack.enter_context(contextlib.closing(keeper))
         stack.enter_context(generators)
-        config = with_library(config, folder, dist)
-        run["training"] = dataclasses.asdict(config)
+        config = keeper.revise(with_library(config, folder, dist))
         asked_to_stop = stack.enter_context(stop_signal(dist))
         torch.manual_seed(config.seed)  # of the initial weights
         whole = TransformerLM(model_config).to(dist.device).train()
@@ -290,17 +301,16 @@ def train(
         model = parallelize(whole, dist, parallel)
         optimizer = optimizer_for(model, config)
         log = keeper.begin(model, optimizer)
-        resumed = len(log)
+        resumed, library = len(log), library_for(config, dist.device)
+        take = StepTaker(model, optimizer, library)
+        steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
+        steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
+        test = partial(evaluate, model, validation_tokens, n, start, context=n // 2)
 
         def result() -> Result:
             best = with_weights(model_config, keeper.best()).to(dist.device)
             return Result(best, log, seconds, resumed, library)
 
-        library = library_for(config, dist.device)
-        take = StepTaker(model, optimizer, library)
-        steps = partial(iter_steps, model, optimizer, train_tokens, n, start, take=take)
-        steps_from = partial(steps, rank=dist.rank, world_size=dist.world_size)
-        test = partial(evaluate, model, validation_tokens, n, start, context=n // 2)
         if plot and dist.rank == 0:
             draw = CurvesInNotebook() if plot is True else CurvesInFile(plot)
             observers = [*observers, draw]
@@ -322,12 +332,10 @@ def train(
                         raise Diverged(what, n, config, len(log) - 1)
                     entry["held_out"] = loss
                     bar.set_postfix_str(f"loss {entry['loss']:.3f}, held out {loss:.3f}")
-                for observer in observers:
-                    if (revised := observer(log, config)) is not None:
-                        config = replace(revised, products=config.products)
-                        bar.total = config.steps
-                        run["training"] = dataclasses.asdict(config)
-                        entries = steps_from(config, first=len(log))
+                if (revised := _seen(observers, log, config)) is not config:
+                    config = keeper.revise(revised)
+                    bar.total = config.steps
+                    entries = steps_from(config, first=len(log))
                 if measured:
                     keeper.keep(model, optimizer)
                     if watch:
