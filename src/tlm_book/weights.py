@@ -10,11 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.onednn import is_linear
-from tlm_book.transformer_lm import Settings
+from tlm_book.transformer_lm import Settings, TransformerLM
 
-__all__ = ["CONFIG", "WEIGHTS", "expects_as_made", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
+__all__ = ["CONFIG", "WEIGHTS", "expects_as_made", "expects_model", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # the files in a model's folder
 PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
@@ -51,6 +51,11 @@ def tie(model: nn.Module) -> None:
     parts: Any = model
     if parts.config.tied:
         parts.unembedding.weight = parts.embedding.table.weight
+
+
+def expects_model(model: object) -> None:
+    """Check that the model is one of this book; TypeError otherwise."""
+    expects_kind("model", model, TransformerLM, "a TransformerLM (of a compiled one: model._orig_mod)")
 
 
 def expects_one_table(model: nn.Module) -> None:

@@ -1263,6 +1263,7 @@ CASES = [
     Case("pretrained load_gpt2 empty folder", lambda: in_folder(pretrained.load_gpt2), FileNotFoundError, ("folder: got", "without config.json")),
     Case("pretrained load_gpt2 what train saved", lambda: saved_folder(pretrained.load_gpt2), ValueError, ("model.safetensors: got no tensor", "each tensor that config.json calls for")),
     Case("pretrained save_gpt2 other model", lambda: pretrained.save_gpt2(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "a TransformerLM")),
+    Case("pretrained save_gpt2 compiled", lambda: pretrained.save_gpt2(torch.compile(model()), "nowhere"), TypeError, ("model: got OptimizedModule", "of a compiled one: model._orig_mod")),
     Case("pretrained save_model other model", lambda: pretrained.save_model(translator(), "nowhere"), TypeError, ("model: got EncoderDecoder", "TransformerLM")),
     Case("pretrained save_model no counterpart", lambda: pretrained.save_model(model(), "nowhere"), ValueError, ("model.config.", "preset")),
     Case("pretrained save_gpt2 other settings", lambda: pretrained.save_gpt2(model(), "nowhere"), ValueError, ("model.config.", "as in every GPT-2")),

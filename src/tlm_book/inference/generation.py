@@ -26,10 +26,10 @@ from tlm_book.checks import (
     refuse,
 )
 from tlm_book.inference.cache import CachedModel
-from tlm_book.inference.layers import expects_model
 from tlm_book.inference.sampling import Sampler, window
 from tlm_book.inference.search import Hypothesis, TextReader, beams, write
 from tlm_book.transformer_lm import TransformerLM
+from tlm_book.weights import expects_model
 
 __all__ = ["Texts", "generate", "stream", "beam_search"]
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tlm_book.checks import expects, expects_kind, refuse
+from tlm_book.checks import expects, refuse
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import Kind, derive
 from tlm_book.embedding import Embedding
@@ -24,6 +24,7 @@ from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.onednn import is_linear
 from tlm_book.positional_encoding import PositionalEncoding, Rotary
 from tlm_book.transformer_lm import TransformerLM
+from tlm_book.weights import expects_model
 
 __all__ = [
     "Angles",
@@ -183,12 +184,6 @@ class _Block:
     ) -> Float[Tensor, "rows d"]:
         qkv = self.qkv(x)
         return self.out(attend(qkv if self.turn is None else self.turn(qkv, angles)))
-
-
-def expects_model(model: TransformerLM) -> None:
-    """Check that the model is one of this book; TypeError otherwise."""
-    wants = "a TransformerLM (of a compiled one: model._orig_mod)"
-    expects_kind("model", model, TransformerLM, wants)
 
 
 def _expects_no_hooks(model: TransformerLM) -> None:

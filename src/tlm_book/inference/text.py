@@ -11,9 +11,9 @@ import torch
 
 from tlm_book.checks import expects, expects_kind, expects_names, expects_whole
 from tlm_book.inference.generation import expects_room, stream
-from tlm_book.inference.layers import expects_model
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.transformer_lm import TransformerLM
+from tlm_book.weights import expects_model
 
 __all__ = ["characters", "stream_text", "complete", "unread"]
 

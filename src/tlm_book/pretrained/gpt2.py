@@ -32,7 +32,7 @@ from tlm_book.pretrained.names import (
 from tlm_book.pretrained.settings import expects_only, expects_same, plain_heads
 from tlm_book.tokenization import Tokenizer, load_gpt2_tokenizer, save_gpt2_tokenizer
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import meta_model
+from tlm_book.weights import expects_model, meta_model
 
 __all__ = ["gpt2_config", "gpt2_fields", "gpt2_name", "gpt2_pairs", "load_gpt2", "save_gpt2"]
 
@@ -146,7 +146,7 @@ def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: T
     FileExistsError if the folder exists; ValueError if the model or the tokenizer is of a kind that GPT-2's files cannot
     express, or if they do not fit together.
     """
-    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    expects_model(model)
     c = model.config
     fields = gpt2_fields(c) | dict.fromkeys(ENDS)
     if tokenizer is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects, expects_kind, expects_one_of, refuse
+from tlm_book.checks import expects, expects_one_of, refuse
 from tlm_book.pretrained.files import CONFIG, read_fields
 from tlm_book.pretrained.gpt2 import gpt2_fields, load_gpt2, save_gpt2
 from tlm_book.pretrained.hub import model_folder
@@ -20,6 +20,7 @@ from tlm_book.pretrained.marian import load_marian
 from tlm_book.tokenization import HubTokenizer, Tokenizer
 from tlm_book.training.folder import load
 from tlm_book.transformer_lm import Config, TransformerLM
+from tlm_book.weights import expects_model
 
 __all__ = ["load_model", "save_model"]
 
@@ -56,7 +57,7 @@ def save_model(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: 
     Dropout, which is for training alone, is written for a GPT-2 only. ValueError for a model that fits no kind, with the field that is in the way
     and the preset of the nearest kind; other errors as in `save_gpt2` and `save_llama`.
     """
-    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    expects_model(model)
     kind, c = _kind_of(model.config), model.config
     if kind == "gpt2":
         expects(not isinstance(tokenizer, HubTokenizer), "tokenizer", "a HubTokenizer", "a Tokenizer, for a GPT-2", TypeError)

@@ -30,7 +30,7 @@ from tlm_book.pretrained.llama_settings import family_of, llama_config, llama_fi
 from tlm_book.pretrained.names import EXPERT_NAMES, LLAMA_NAMES, Pair, pairs
 from tlm_book.tokenization import HubTokenizer, Tokenizer, to_tokenizers
 from tlm_book.transformer_lm import Config, TransformerLM
-from tlm_book.weights import expects_places, meta_model
+from tlm_book.weights import expects_model, expects_places, meta_model
 
 __all__ = ["llama_pairs", "load_llama", "save_llama"]
 
@@ -107,7 +107,7 @@ def save_llama(
     Weights of more than `limit` bytes go into several files. FileExistsError if the folder exists; ValueError if the model is
     of a kind that the family's files cannot express, or if model and tokenizer do not fit together.
     """
-    expects_kind("model", model, TransformerLM, "a TransformerLM")
+    expects_model(model)
     c, V = model.config, model.config.vocab_size
     family = family_of(c) if family is None else family
     fields = llama_fields(c, family) | {"dtype": str(model.embedding.table.weight.dtype).removeprefix("torch.")}

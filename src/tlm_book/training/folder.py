@@ -24,6 +24,7 @@ from tlm_book.weights import (
     CONFIG,
     WEIGHTS,
     expects_as_made,
+    expects_model,
     expects_one_table,
     expects_places,
     finite,
@@ -58,8 +59,7 @@ def save(
     is not finite, a tied model has two matrices, a layer is not what its settings make, a table of computed positions is far larger than the weights, or a name in `more` is taken or leads
     elsewhere; TypeError for anything but a model and a tokenizer.
     """
-    a_model = "a TransformerLM (of a compiled one: model._orig_mod)"
-    expects_kind("model", model, TransformerLM, a_model)
+    expects_model(model)
     path = free_folder(folder)
     expects_kind("tokenizer", tokenizer, Tokenizer | HubTokenizer, "the model's tokenizer")
     for name in more or {}:
