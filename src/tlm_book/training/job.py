@@ -49,7 +49,7 @@ from tlm_book.training.pace import Aim, fit_time
 from tlm_book.training.text import LEAST_BYTES, Paths, text_files
 from tlm_book.transformer_lm import Config, TransformerLM
 
-__all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with", "carry_over", "expects_same_text", "further", "left_behind", "new_job", "read_job"]
+__all__ = ["JOB", "STATE", "Begin", "Job", "begin_of", "begin_with", "begun_with", "carry_over", "further", "has_same_text", "left_behind", "new_job", "read_job"]
 
 JOB, STATE = "run.json", "state.safetensors"
 Begin = str | os.PathLike[str] | tuple[Any, Any]  # a folder with a model, or (model, tokenizer)
@@ -271,14 +271,12 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
     return job
 
 
-def expects_same_text(work: Path, data: list[str]) -> None:
-    """Check that the tokens there are those of the last checkpoint, if there is one; else remove them, and the ValueError names the text, which has changed."""
-    last, files = checkpoints(work)[-1:], [work / f"{name}.tokens" for name in ("train", "held_out")]
+def has_same_text(work: Path) -> bool:
+    """Whether the tokens there are those of the last checkpoint, if there is one."""
+    last = checkpoints(work)[-1:]
     then = read_notes(last[0])["run"].get("text", {}) if last else {}
-    if any(then.get(name, value) != value for name, value in text_notes(*(read_tokens(file).tokens for file in files)).items()):
-        for file in files:
-            file.unlink()
-        refuse("path", f"another text than before in {data} (a file named twice is read once)", "the one with which the run was begun")
+    now = text_notes(*(read_tokens(work / f"{name}.tokens").tokens for name in ("train", "held_out")))
+    return all(then.get(name, value) == value for name, value in now.items())
 
 
 def carry_over(former: Path, out: Path) -> None:

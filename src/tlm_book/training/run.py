@@ -48,8 +48,8 @@ from tlm_book.training.job import (
     begin_with,
     begun_with,
     carry_over,
-    expects_same_text,
     further,
+    has_same_text,
     left_behind,
     new_job,
     read_job,
@@ -288,7 +288,10 @@ def prepare(folder: Path, job: Job, given: Tokenizer | None, begin: Begin | None
     for name in ("held_out", "train"):
         if not (folder / f"{name}.tokens").exists():
             write_tokens(folder / f"{name}.tokens", part(name == "held_out"), words)
-    expects_same_text(folder, job.data)
+    if not (same := has_same_text(folder)):
+        for name in ("held_out", "train"):
+            (folder / f"{name}.tokens").unlink()
+    expects(same, "path", f"another text than before in {job.data} (a file named twice is read once)", "the one with which the run was begun")
 
 
 def train_files(
