@@ -9,7 +9,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects, expects_kind, expects_length, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_kind,
+    expects_length,
+    expects_mask,
+    expects_shape,
+)
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -191,8 +197,7 @@ def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
     if key_mask is not None:
         _expects_tensors("a tensor of torch.bool", key_mask=key_mask)
         expects_shape("key_mask", key_mask, shape)
-        right, got = key_mask.dtype == torch.bool, f"dtype {key_mask.dtype}"
-        expects(right, "key_mask", got, "torch.bool", TypeError)
+        expects_mask("key_mask", key_mask)
 
 
 def _expects_same_batch(source: Tensor, target: Tensor) -> None:
