@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, refuse
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.files import read_json
 from tlm_book.pretrained.names import Pair, to_file, to_model, turned_back
@@ -93,8 +93,8 @@ def parts_of(folder: Path) -> dict[str, str]:
     index = read_json(file, "an index")
     places = index.get("weight_map") if isinstance(index, dict) else None
     wants = f"an index: a weight_map from tensors to files beside it, such as {WEIGHTS}"
-    expects(isinstance(places, dict) and places, f"{file}", "no weight_map", wants)
-    assert isinstance(places, dict)
+    if not isinstance(places, dict) or not places:
+        refuse(f"{file}", "no weight_map", wants)
     odd = [name for name in places.values() if not (isinstance(name, str) and PART.fullmatch(name))]
     expects(not odd, f"{file}", f"the file {odd[:1]}", wants)
     return places

@@ -310,8 +310,8 @@ class Tells(Event):
     def happen(self, world: World) -> None:
         _people(world, self.who)
         asked = world.last
-        _need(isinstance(asked, Asks) and asked.other == self.who, f"nobody has just asked {self.who}")
-        assert isinstance(asked, Asks)
+        if not isinstance(asked, Asks) or asked.other != self.who:
+            raise Contradiction(f"nobody has just asked {self.who}")
         _need(world.where[asked.what] == self.where, f"the {asked.what} is elsewhere")
 
 

@@ -248,8 +248,8 @@ def further(out: Path, work: Path, steps: int | None) -> Job:
     job, notes, (model, tokenizer) = read_job(out), notes_in(out), load(out)
     done = notes["step"]
     wants = f"a number of steps greater than {done}: the run in {str(out)!r} is finished"
-    expects(steps is not None and steps > done, "steps", "none" if steps is None else steps, wants)
-    assert steps is not None
+    if steps is None or steps <= done:
+        refuse("steps", "none" if steps is None else steps, wants)
     replanned = (*job.config.replanned, (done, job.config.steps))
     job = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=steps, replanned=replanned), further=True)
     run = notes["run"] | {"training": notes["run"]["training"] | {"steps": steps, "replanned": replanned}}

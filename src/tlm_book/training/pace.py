@@ -181,17 +181,16 @@ class Pace:
         changed = None
         if first or self.last - self.looked > self.whole / 50 or (self.aim is None and self.last - self.looked > 10):
             self.looked = self.last
-            if self.aim is not None and (steps := self._better(done, config)) is not None:
+            if self.aim is not None and (steps := self._better(self.aim, done, config)) is not None:
                 changed = dataclasses.replace(config, steps=steps, replanned=(*config.replanned, (done, config.steps)))
             self._tell(done, changed or config)
         return changed
 
-    def _better(self, done: int, config: TrainConfig) -> int | None:
+    def _better(self, aim: Aim, done: int, config: TrainConfig) -> int | None:
         """The number of steps for which there is time; None if the run keeps to its time as it is."""
-        assert self.aim is not None
         late = self.last + self._to_go(done, config) - self.until
-        tolerance = 0.1 if self.aim.at_most else 0.03
-        most = math.inf if not self.aim.at_most else config.replanned[0][1] if config.replanned else config.steps
+        tolerance = 0.1 if aim.at_most else 0.03
+        most = math.inf if not aim.at_most else config.replanned[0][1] if config.replanned else config.steps
         if abs(late) <= tolerance * self.whole or (late < 0 and config.steps >= most):
             return None
         each = self.seconds_a_step + self.seconds_a_measurement / config.eval_every
