@@ -20,12 +20,14 @@ from tlm_book.inference import (
     complete,
     distribution,
     generate,
+    step_flops,
     stream,
     stream_text,
     window,
 )
 from tlm_book.spec.inference import tempered
 from tlm_book.tokenization import Tokenizer
+from tlm_book.training import flops_per_token
 from tlm_book.transformer_lm import Config, TransformerLM
 
 SIZES = {"d_model": 8, "d_ff": 12, "n_layers": 2, "n_heads": 2, "max_len": 16}
@@ -503,3 +505,9 @@ def test_a_normalization_that_is_known_to_be_row_wise_is_used(model):
         other.norm.weight.normal_()
     tokens = torch.tensor([7, 8, 9])
     assert torch.allclose(CachedModel(other).read([tokens])[0], other(tokens)[-1], atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"gated": True, "ff_bias": False, "n_kv_heads": 1, "window": 3}, {"gated": True, "ff_bias": False, "n_experts": 4}])
+def test_a_training_step_takes_three_times_the_operations_of_a_step(more):
+    config = Config(260, **SIZES, **more)
+    assert all(flops_per_token(config, n) == 3 * step_flops(config, n) for n in (1, 3, 16))
