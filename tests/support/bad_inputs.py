@@ -934,6 +934,8 @@ CASES = [
     Case("derive of a function", lambda: derivation.derive(len), TypeError, ("module: got builtin_function_or_method", "torch.nn.Module")),
     Case("register_rule of an object", lambda: derivation.register_rule("x"), TypeError, ("module_type: got 'x'", "torch.nn.Module")),
     Case("Causal of a Linear", lambda: derivation.Causal(torch.nn.Linear(2, 2)), TypeError, ("module: got Linear", "take a mask")),
+    Case("compose without a name", lambda: derivation.compose(derivation.derive(torch.nn.Flatten()), derivation.derive(torch.nn.ReLU())), TypeError, ("subject: got Derivation", "a name, then the premises")),
+    Case("primitive of a kind in words", lambda: derivation.primitive("x", "rowwise", "one map"), TypeError, ("kind: got str", "Kind.ROWWISE")),
     Case("pattern without a mask, of a str", lambda: derivation.pattern("A", derivation.primitive("Q", derivation.Kind.ROWWISE, "r"), "K", False), TypeError, ("keys: got str",)),
     Case("compose of nothing", lambda: derivation.compose("T"), ValueError, ("premises: got none", "at least one")),
     Case("add of a str", lambda: derivation.add("T", "S"), TypeError, ("premises: got str", "Derivation")),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from tlm_book.checks import expects_kind
 from tlm_book.derivation.certificate import certificate
 from tlm_book.derivation.kinds import MEANS, Kind
 from tlm_book.derivation.pictures import Lines, draw_tree, tree_text
@@ -15,7 +16,8 @@ __all__ = ["Derivation"]
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
     `premises`. Its text is the tree; `plot` draws it. `declared` marks a leaf that a
-    rule from outside the book has made.
+    rule from outside the book has made. TypeError for another kind of subject, kind or
+    reason: a forgotten subject would take the place of the first premise.
     """
 
     subject: str
@@ -23,6 +25,11 @@ class Derivation:
     reason: str
     premises: tuple["Derivation", ...] = ()
     declared: bool = False
+
+    def __post_init__(self) -> None:
+        expects_kind("subject", self.subject, str, "a name, then the premises")
+        expects_kind("kind", self.kind, Kind, "a Kind, such as Kind.ROWWISE")
+        expects_kind("reason", self.reason, str, "a str")
 
     @property
     def autoregressive(self) -> bool:
