@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_tokens
+from tlm_book.checks import expects, expects_kind, expects_tokens
 
 __all__ = [
     "KneserNey",
@@ -143,9 +143,19 @@ def kneser_ney_log_probs(
 # Their losses on a held-out text
 
 
+def _both(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"]) -> list[Integer[np.ndarray, "..."]]:
+    """The two texts as arrays. TypeError for anything but tensors, ValueError for several rows and for an empty held-out text."""
+    for name, text in (("train", train), ("held_out", held_out)):
+        expects_kind(name, text, Tensor, "a tensor of tokens")
+        expects(text.dim() == 1, name, f"shape {tuple(text.shape)}", "one row of tokens")
+    expects(len(held_out) > 0, "held_out", "no token", "at least one token")
+    return [train.cpu().numpy(), held_out.cpu().numpy()]
+
+
 def unigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int) -> float:
-    """Loss of the unigram model on the held-out tokens, in nats per token."""
-    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    """Loss of the unigram model on the held-out tokens, in nats per token. ValueError if there are none, or several rows; errors for
+    tokens as in `expects_tokens`."""
+    known, x = _both(train, held_out)
     return float(-unigram_log_probs(known, x, vocab_size).mean())
 
 
@@ -154,10 +164,10 @@ def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int,
 
     The discount is chosen on the last tenth of the training tokens, with counts from the rest; then all of them are counted. The
     held-out text has no part in the choice. The first held-out token is preceded by `start`. ValueError for fewer than 20
-    training tokens.
+    training tokens; otherwise errors as in `unigram`.
     """
-    expects(len(train) >= 20, "train", f"{len(train)} tokens", "at least 20")
-    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    known, x = _both(train, held_out)
+    expects(len(known) >= 20, "train", f"{len(known)} tokens", "at least 20")
     cut = len(known) * 9 // 10
 
     def loss(counted: np.ndarray, before: int, text: np.ndarray, discount: float) -> float:
@@ -171,9 +181,9 @@ def bigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int,
 
 def trigram(train: Int[Tensor, "N"], held_out: Int[Tensor, "K"], vocab_size: int, start: int = 0) -> float:
     """Loss of the Kneser–Ney model of order 3 on the held-out tokens, in nats per token; they are preceded by `start`, twice.
-    ValueError as for `kneser_ney_log_probs`.
+    ValueError as for `kneser_ney_log_probs`; otherwise errors as in `unigram`.
     """
-    known, x = train.cpu().long().numpy(), held_out.cpu().long().numpy()
+    known, x = _both(train, held_out)
     before = np.concatenate(([start, start], x))
     history = np.stack((before[:-2], before[1:-1]), axis=1)
     return float(-kneser_ney_log_probs(known, history, x, vocab_size).mean())
