@@ -435,6 +435,7 @@ CAUSES = {
     "all rows, three of them": (zoo.Fn(lambda x: x + x.roll(1, -2) + x.roll(2, -2)), zoo.rows(), 3, "not known: it was seen at n = 3 only"),
     "truth values": (nn.Sequential(zoo.Fn(lambda x: x > 0), zoo.Fn(lambda b: b ^ b.roll(-1, -2))), zoo.rows(), 9, "an offset: each row sees 1 row ahead"),
     "a long convolution": (nn.Conv1d(zoo.D, zoo.D, 3, padding=1), torch.randn(1, zoo.D, 70), 70, "convolution padding: the window reaches later rows"),
+    "sums from the end": (zoo.Fn(lambda x: x.flip(-2).cumsum(-2).flip(-2)), zoo.rows(), 9, "a sum from the end"),
     "a mean before torch's kernel": (KernelAfterMean(), zoo.rows(), 9, "pooling: it averages over the sequence"),
 }
 

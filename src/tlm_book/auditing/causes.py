@@ -243,6 +243,8 @@ def cause_far(local: Behaviour, later: Int[np.ndarray, "m 2"], attends: bool, de
         return "mask missing at this length"
     if local.averages and local.softmax != OPEN and local.effects.all():
         return "pooling: it averages over the sequence, and earlier rows see the sum of the later ones"
+    if local.alike and not np.tril(local.effects, -1).any():
+        return "a sum from the end: each row sees the later rows and none of the earlier"
     if local.alike:
         return "pooling over the sequence: the same is added to every row"
     if local.rescales:
