@@ -179,8 +179,12 @@ class Rotary(nn.Module):
         expects_positive(d_head=d_head, max_len=max_len)
         wants = "an even width: columns are turned in pairs"
         expects(d_head % 2 == 0, "d_head", d_head, wants)
+        expects_numbers(base=base)
         expects(base > 0, "base", base, "a number > 0")
         expects_one_of("layout", layout, LAYOUTS)
+        known = scaling is None or isinstance(scaling, RopeScaling)
+        wants = "None or a RopeScaling"
+        expects(known, "scaling", repr(scaling), wants, TypeError)
         self.d_head, self.max_len = d_head, max_len
         self.base, self.layout, self.scaling = base, layout, scaling
         self._fill(torch.empty(0))

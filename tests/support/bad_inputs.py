@@ -479,6 +479,8 @@ CASES = [
     Case("Rotary of odd width", lambda: positional_encoding.Rotary(7, 9), ValueError, ("d_head: got 7", "even")),
     Case("Rotary layout", lambda: positional_encoding.Rotary(8, 9, layout="pairs"), ValueError, ("layout: got 'pairs'", "'interleaved'")),
     Case("Rotary base 0", lambda: positional_encoding.Rotary(8, 9, base=0.0), ValueError, ("base: got 0.0", "> 0")),
+    Case("Rotary base text", lambda: positional_encoding.Rotary(8, 9, base="1e4"), TypeError, ("base: got '1e4'", "a number")),
+    Case("Rotary scaling of a file", lambda: positional_encoding.Rotary(8, 9, scaling={"rope_type": "linear", "factor": 2.0}), TypeError, ("scaling: got {'rope_type'", "None or a RopeScaling")),
     Case("Rotary max_len 0", lambda: positional_encoding.Rotary(8, 0), ValueError, ("max_len: got 0", "at least 1")),
     Case("Rotary width", lambda: positional_encoding.Rotary(8, 9)(z(3, 6)), ValueError, ("x: got shape (3, 6)", "(n, 8)")),
     Case("Rotary of tokens", lambda: positional_encoding.Rotary(2, 9)(tokens(1, 2)), TypeError, ("x: got dtype torch.int64", "floating")),
