@@ -1,6 +1,7 @@
 """Optimization. Generated from book/optimization.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ def _inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     return torch.stack([(x * y).sum() for x, y in zip(a, b)]).sum()
 
 
+_grad = partial(torch.autograd.grad, materialize_grads=True)  # 0 for an unused weight
+
+
 def sharpness(
     loss: Callable[[], Tensor],
     weights: Sequence[Tensor],
@@ -30,7 +34,8 @@ def sharpness(
     by power iteration on Hessian-vector products from `start` or from a fixed
     random vector. (T-sharpness)
 
-    The weights are left as they are. ValueError for no weights, or no iterations.
+    The weights are left as they are; those that the loss does not use count as
+    directions without curvature. ValueError for no weights, or no iterations.
     """
     expects(len(weights) > 0, "weights", "none", "at least one")
     expects_positive(iterations=iterations)
@@ -39,9 +44,9 @@ def sharpness(
         torch.randn(w.shape, generator=random, device="cpu").to(w) for w in weights
     ]
     with sdpa_kernel(SDPBackend.MATH):  # the fast attention has no second derivative
-        gradient = torch.autograd.grad(loss(), weights, create_graph=True)
+        gradient = _grad(loss(), weights, create_graph=True)
     for _ in range(iterations):
         length = _inner(v, v).sqrt()
         u = [x / length for x in v]
-        v = torch.autograd.grad(_inner(gradient, u), weights, retain_graph=True)
+        v = _grad(_inner(gradient, u), weights, retain_graph=True)
     return float(_inner(u, v)), u

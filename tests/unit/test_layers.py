@@ -108,6 +108,12 @@ def test_the_search_for_the_sharpest_direction_begins_where_it_is_told():
         assert abs(found - curvature) < 1e-12 and abs(direction.norm() - 1) < 1e-12
 
 
+def test_a_weight_that_the_loss_does_not_use_has_no_curvature():
+    w, linear, unused = (torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    found, direction = sharpness(lambda: (w[0] ** 2 - 3 * w[1] ** 2) / 2 + linear.sum(), [w, linear, unused], 40)
+    assert abs(found + 3) < 1e-12 and float(direction[1].norm() + direction[2].norm()) == 0
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_one_can_look_inside_experts_under_autocast(dtype):
     torch.manual_seed(0)
