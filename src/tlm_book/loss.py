@@ -70,6 +70,8 @@ def token_log_probs(
     ValueError when the shapes do not fit; on the CPU also TypeError for tokens that
     are not integers and IndexError for tokens outside {0, …, V−1}.
     """
+    expects_kind("logits", logits, Tensor, "a tensor")
+    expects_shape("logits", logits, ("n", "V"))
     _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
     return -F.cross_entropy(
         logits.flatten(0, -2), tokens.flatten().long(), reduction="none"
@@ -125,6 +127,7 @@ def weighted_loss(
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     expects_kind("logits", logits, Tensor, "a tensor")
+    expects_shape("logits", logits, ("n", "V"))
     scores = _exact(logits)
     if weights is None and reduction == "weighted":  # the common case, in one kernel
         _expects_targets(tokens, tuple(logits.shape[:-1]), logits.shape[-1])
@@ -249,10 +252,15 @@ def chunked_loss(
     """
     expects_one_of("reduction", reduction, REDUCTIONS)
     expects_positive(chunk=chunk)
+    expects_kind("hidden", hidden, Tensor, "a tensor")
+    expects_kind("weight", weight, Tensor, "a tensor")
+    expects_shape("weight", weight, ("V", "d"))
     V, d = weight.shape
     expects_shape("hidden", hidden, ("n", d))
     if bias is not None:
         _expects_same_shape("bias", bias, (V,))
+    if weights is not None:
+        _expects_same_shape("weights", weights, tuple(hidden.shape[:-1]))
     shape = tuple(hidden.shape[:-1])
     _expects_targets(tokens, shape, V)
     x, H = tokens.flatten().long(), hidden.flatten(0, -2)
