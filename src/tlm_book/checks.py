@@ -153,7 +153,9 @@ def expects_mask(argument: str, mask: Any) -> None:
 
 
 def expects_floats(argument: str, x: Any) -> None:
-    """Check that a tensor holds floating point numbers, and not tokens, say; TypeError otherwise."""
+    """Check that this is a tensor of floating point numbers, and not of tokens, say; TypeError otherwise."""
+    if not hasattr(x, "is_floating_point"):
+        refuse(argument, type(x).__name__, "a tensor", TypeError)
     if not x.is_floating_point():
         refuse(argument, f"dtype {x.dtype}", "floating point numbers", TypeError)
 

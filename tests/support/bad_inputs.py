@@ -517,6 +517,8 @@ CASES = [
     Case("Normalization width", lambda: normalization.Normalization(4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
     Case("Normalization width 1", lambda: normalization.Normalization(4)(z(2, 1)), ValueError, ("x: got shape (2, 1)", "4)")),
     Case("Normalization inside width", lambda: normalization.Normalization(4, eps_mode="inside")(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
+    Case("Normalization of an array", lambda: normalization.Normalization(4)(np.zeros((2, 4))), TypeError, ("x: got ndarray", "a tensor")),
+    Case("Rotary of an array", lambda: positional_encoding.Rotary(4, 9)(np.zeros((2, 4))), TypeError, ("x: got ndarray", "a tensor")),
     Case("Normalization integers", lambda: normalization.Normalization(4)(z(2, 4, dtype=torch.long)), TypeError, ("x: got dtype torch.int64", "floating")),
     Case("FeedForward width", lambda: feed_forward.FeedForward(4, 8)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "4)")),
     Case("CausalAttention width", lambda: attention.CausalAttention(4)(z(2, 6)), ValueError, ("x: got shape (2, 6)", "(n, 4)")),
