@@ -201,9 +201,10 @@ def word_vectors(
     and settings give the same vectors. Words are numbered by falling count, those
     with equal counts alphabetically.
 
-    TypeError if `texts` is one str; ValueError if fewer than two words are frequent
-    enough, or if none has a neighbour.
+    TypeError if `texts` is one str, or `settings` is no SkipGram; ValueError if fewer
+    than two words are frequent enough, or if none has a neighbour.
     """
+    expects_kind("settings", settings, SkipGram, "a SkipGram")
     s = settings
     expects_several("texts", texts, "several texts, such as a list of str")
     documents = [words(text) for text in texts]

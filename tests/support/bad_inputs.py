@@ -465,6 +465,7 @@ CASES = [
     Case("SkipGram lr 0", lambda: word_vectors.SkipGram(lr=0), ValueError, ("lr: got 0", "positive")),
     Case("SkipGram subsample 0", lambda: word_vectors.SkipGram(subsample=0), ValueError, ("subsample: got 0", "None or a positive")),
     Case("word_vectors of one str", lambda: word_vectors.word_vectors("salt and salt"), TypeError, ("texts: got one str", "several texts")),
+    Case("word_vectors settings in a dict", lambda: word_vectors.word_vectors(["salt"], {"epochs": 1}), TypeError, ("settings: got dict", "a SkipGram")),
     Case("word_vectors of numbers", lambda: word_vectors.word_vectors([1, 2]), TypeError, ("text: got int", "str")),
     Case("word_vectors without words", lambda: word_vectors.word_vectors(["a b c"]), ValueError, ("texts: got 0 words", "5 times", "min_count")),
     Case("word_vectors without pairs", lambda: word_vectors.word_vectors(["a", "b"], word_vectors.SkipGram(min_count=1)), ValueError, ("texts: got no pair",)),
