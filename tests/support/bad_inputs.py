@@ -980,6 +980,7 @@ CASES = [
     Case("bigram of no held-out token", lambda: training.bigram(torch.arange(30) % 2, tokens(), 2), ValueError, ("held_out: got no token", "at least one")),
     Case("trigram of rows", lambda: training.trigram(tokens(0, 1, 0, 1)[None], tokens(0, 1), 2), ValueError, ("train: got shape (1, 4)", "one row")),
     Case("unigram of an array", lambda: training.unigram(ids(0, 1), ids(0, 1), 2), TypeError, ("train: got ndarray", "a tensor")),
+    Case("decode one number of torch", lambda: Tokenizer([]).decode(tokens(5)[0]), TypeError, ("tokens: got a single number", "several integers")),
     Case("unigram_log_probs token -1", lambda: training.unigram_log_probs(ids(0, 1, 0), ids(-1), 2), IndexError, ("tokens: got a token -1", "from 0 to 1")),
     Case("unigram_log_probs floats", lambda: training.unigram_log_probs(np.ones(3), ids(1), 2), TypeError, ("train: got dtype float64", "integer tokens")),
     Case("kneser_ney_log_probs history -1", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(-1)[None], ids(1), 2), IndexError, ("history: got a token -1", "from 0 to 1")),

@@ -242,6 +242,7 @@ class HubTokenizer(Tokens):
         so does each byte of a run of bytes that is not valid text. Errors as in `decode_bytes`."""
         if self._leading is None:
             return super().decode(tokens)
+        expects_several("tokens", tokens, "several integers")
         text, row = "", b""
         for token in tokens:
             if type(token) is int and 0 <= token < len(self._bytes):  # the quick way, for long texts

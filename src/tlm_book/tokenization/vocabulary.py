@@ -55,6 +55,7 @@ class Tokens:
 
         IndexError for an unknown token, TypeError for anything but an integer."""
         expects_several("tokens", tokens, "several integers")
+        expects(getattr(tokens, "shape", None) != (), "tokens", "a single number", "several integers", TypeError)
         given, end = list(tokens), len(self)
         plain = [token for token in given if type(token) is int and 0 <= token < end]
         if len(plain) == len(given):  # nearly always so
