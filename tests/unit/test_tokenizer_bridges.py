@@ -668,6 +668,15 @@ def test_a_tokenizer_of_the_hub_that_is_not_known_here_is_refused(case, tmp_path
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("kind", [models.WordLevel({"a": 0}, "a"), models.WordPiece({"a": 0}, unk_token="a"), models.Unigram([("a", 0.0)], 0, False)])
+def test_of_a_tokenizer_of_another_kind_the_model_is_named(kind, tmp_path):
+    engine = tokenizers.Tokenizer(kind)
+    engine.save(str(tmp_path / "tokenizer.json"))
+    for read in (lambda: from_tokenizers(engine), lambda: HubTokenizer.load(tmp_path / "tokenizer.json")):
+        with pytest.raises(ValueError, match='got model "(Word|Unigram).*, want model "BPE"'):
+            read()
+
+
 def test_a_file_that_is_no_tokenizer_is_refused(tmp_path):
     for content in ("", "[]", "{}", "3", "[" * 100_000):
         (tmp_path / "tokenizer.json").write_text(content)

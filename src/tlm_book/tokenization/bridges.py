@@ -159,11 +159,11 @@ def _pattern_of(cut: dict[str, Any] | None) -> str:
 
 
 def _check_settings(state: dict[str, Any]) -> None:
+    model = state["model"]
+    _wants("model", model["type"], "BPE")  # first: of another kind, other parts differ too
     for part in ("normalizer", "truncation", "padding"):
         _wants(part, (state[part] or {}).get("type", state[part]), None)
     _wants("decoder", (state["decoder"] or {}).get("type"), "ByteLevel")
-    model = state["model"]
-    _wants("model", model["type"], "BPE")
     _wants("dropout", model["dropout"], None, 0.0)
     _wants("unk_token", model["unk_token"], None)
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):

@@ -67,6 +67,7 @@ class HubTokenizer(Tokens):
         self.state = state
         missing = [part for part in ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens") if part not in state]
         expects(not missing, "state", f"no field {missing[:1]}", "all parts of a tokenizer.json")
+        wants("model", (state["model"] or {}).get("type", "BPE"), "BPE")  # first: of another kind, other parts differ too
         for part in ("truncation", "padding"):
             wants(part, (state.get(part) or {}).get("direction", state.get(part)), None)
         self._normalized = normalizer(state["normalizer"])
@@ -120,7 +121,6 @@ class HubTokenizer(Tokens):
     # What the file says
 
     def _read_model(self, model: Mapping[str, Any]) -> None:
-        wants("model", model.get("type", "BPE"), "BPE")
         wants("dropout", model.get("dropout"), None, 0.0)
         for part in ("continuing_subword_prefix", "end_of_word_suffix"):
             wants(part, model.get(part), None, "")
