@@ -661,6 +661,8 @@ CASES = [
     Case("spec named softmax", lambda: s_named_tensors.softmax(axes("a"), "b"), ValueError, ("X: got axes ('a',)", "the axes b")),
     Case("spec lift target", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("b",))(axes("ab")), ValueError, ("argument 0: got axes ('a', 'b')", "none of b")),
     Case("spec lift result", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ())(axes("ab")), ValueError, ("f: got axes ('a',)", "()")),
+    Case("spec lift of a float", lambda: s_named_tensors.lift(lambda x: 3.0, (("a",),), ())(axes("ab")), TypeError, ("f: got float", "a named tensor")),
+    Case("spec dot of axis 3", lambda: s_named_tensors.dot(axes("ab"), axes("ab"), 3), ValueError, ("X: got axes ('a', 'b')", "the axes 3")),
     Case("spec lift arguments", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ("a",))(axes("a"), axes("a")), ValueError, ("arguments: got 2", "1, one for each")),
     Case("spec lift source", lambda: s_named_tensors.lift(lambda x: x, (("a",),), ())(axes("b")), ValueError, ("argument 0: got axes ('b',)", "the axes a")),
     Case("spec lift sizes", lambda: s_named_tensors.lift(lambda x, y: x, (("a",), ("b",)), ("a",))(axes("ac"), axes("bc").isel(c=[0])), ValueError, ("argument 1: got axis c of size 1", "want 2")),

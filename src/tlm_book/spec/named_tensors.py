@@ -100,8 +100,8 @@ def _expects_axes(
 ) -> None:
     _expects_named(argument, X)
     fits = set(has) <= set(X.dims) and not set(lacks) & set(X.dims)
-    without = f" and none of {', '.join(lacks)}" * bool(lacks)
-    wants = f"the axes {', '.join(has)}" + without
+    without = f" and none of {', '.join(map(str, lacks))}" * bool(lacks)
+    wants = f"the axes {', '.join(map(str, has))}" + without
     expects(fits, argument, f"axes {X.dims}", wants)
 
 
@@ -188,7 +188,7 @@ def lift(
     lifted function raises ValueError if an argument lacks an axis of its source, or
     has a further one that the target names; if a further axis has two sizes, or the
     size 0; if there are more or fewer arguments than sources; and if f returns axes
-    other than `target`.
+    other than `target`; TypeError if it returns no named tensor.
 
     >>> total = lift(lambda x: x.sum("ax"), (("ax",),), ())
     >>> total(named(np.ones((2, 3)), "ax", "bx")).values
@@ -210,6 +210,8 @@ def lift(
             further.append(set(new))
         if not sizes:
             Y = f(*tensors)
+            wants = "a named tensor"
+            expects(isinstance(Y, xr.DataArray), "f", type(Y).__name__, wants, TypeError)
             expects(set(Y.dims) == set(target), "f", f"axes {Y.dims}", f"{target}")
             return Y
         axis, n = next(iter(sizes.items()))
