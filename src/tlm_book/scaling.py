@@ -3,7 +3,12 @@
 import dataclasses
 from dataclasses import dataclass
 
-from tlm_book.checks import expects, expects_one_of, expects_positive
+from tlm_book.checks import (
+    expects,
+    expects_numbers,
+    expects_one_of,
+    expects_positive,
+)
 from tlm_book.training import (
     DistContext,
     TokenFile,
@@ -115,6 +120,7 @@ def training_cost(
     """
     expects_positive(batch_size=batch_size, devices=devices)
     expects_one_of("parallel", parallel, PARALLEL)
+    expects_numbers(tokens=tokens, peak_matmul_flops=peak_matmul_flops, mfu=mfu)
     expects(tokens > 0, "tokens", tokens, "a number > 0")
     expects(
         peak_matmul_flops > 0, "peak_matmul_flops", peak_matmul_flops, "a number > 0"

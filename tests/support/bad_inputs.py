@@ -1060,6 +1060,7 @@ CASES = [
     # scaling
     Case("training_cost no device", lambda: scaling.training_cost(Config(5), 1e6, devices=0), ValueError, ("devices: got 0", "at least 1")),
     Case("training_cost no token", lambda: scaling.training_cost(Config(5), 0.0), ValueError, ("tokens: got 0.0", "> 0")),
+    Case("training_cost tokens as text", lambda: scaling.training_cost(Config(5), "1e6"), TypeError, ("tokens: got '1e6'", "a number")),
     Case("training_cost mfu", lambda: scaling.training_cost(Config(5), 1e6, mfu=1.5), ValueError, ("mfu: got 1.5", "(0, 1]")),
     Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
     Case("text_files missing", lambda: scaling.text_files("no/such/file.txt"), FileNotFoundError, ("path: got no file at 'no/such/file.txt'",)),
