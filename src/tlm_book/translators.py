@@ -14,13 +14,12 @@ from tlm_book.files import checked_path, free_folder, new_folder, read_json
 from tlm_book.pretrained.files import load_into, tensors_of
 from tlm_book.pretrained.names import Pair
 from tlm_book.training.distributed import choose_device
-from tlm_book.training.folder import config_of
+from tlm_book.training.folder import config_of, expects_few_places
 from tlm_book.translation import Translator, WordList
 from tlm_book.weights import (
     CONFIG,
     WEIGHTS,
-    expects_places,
-    finite,
+    expects_sound,
     meta_model,
     tensors_in,
     write_tensors,
@@ -36,18 +35,16 @@ def save_translator(translator: Translator, folder: str | os.PathLike[str]) -> P
     """Write config.json, model.safetensors and words.json (the words of both languages, in the order of their numbers) into a new folder,
     which appears complete or not at all.
 
-    FileExistsError if it exists already; ValueError if words and model do not fit together, weights differ in type or are not finite, or a layer is not
-    what its settings make; TypeError for anything but a translator and a path.
+    FileExistsError if it exists already; ValueError if words and model do not fit together, weights differ in type or are not finite, a layer is not
+    what its settings make, or a table of computed positions is far larger than the weights; TypeError for anything but a translator and a path.
     """
     expects_kind("translator", translator, Translator, "a Translator")
     model, words = translator.model, {"french": translator.french.words, "english": translator.english.words}
     path = free_folder(folder)
     expects_words(translator.french, translator.english, model.config, "translator")
     weights = tensors_of(model, named_weights(model.config))
-    for name, w in weights.items():
-        expects(finite(w), "translator", f"{name} with numbers that are not finite", "finite weights")
-    types = sorted({str(w.dtype) for w in weights.values()})
-    expects(len(types) == 1, "translator", f"weights of types {', '.join(types)}", "one type for all")
+    expects_few_places(model.config, weights, "translator")
+    expects_sound("translator", weights)
     with new_folder(path) as part:
         (part / CONFIG).write_text(json.dumps({"model": dataclasses.asdict(model.config)}, indent=2) + "\n", encoding="utf-8")
         write_tensors(part / WEIGHTS, weights)
@@ -69,7 +66,7 @@ def load_translator(folder: str | os.PathLike[str], device: str = "cpu") -> Tran
     french, english = words_in(path / WORDS)
     expects_words(french, english, config, f"{path / WORDS}")
     tensors = tensors_in(path / WEIGHTS, SAVED)
-    expects_places(f"{path / CONFIG}: max_len", config.max_len, config.d_model, tensors)
+    expects_few_places(config, tensors, f"{path / CONFIG}")
     model = meta_model(EncoderDecoder, config, tensors, f"{path / CONFIG}")
     load_into(model, named_weights(config), tensors, f"{path / WEIGHTS}")
     if config.pe in ("sinusoidal", "none"):  # positions that are computed, not stored

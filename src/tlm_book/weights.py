@@ -14,7 +14,7 @@ from tlm_book.checks import expects, expects_kind
 from tlm_book.onednn import is_linear
 from tlm_book.transformer_lm import Settings, TransformerLM
 
-__all__ = ["CONFIG", "WEIGHTS", "expects_as_made", "expects_model", "expects_one_table", "expects_places", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
+__all__ = ["CONFIG", "WEIGHTS", "expects_as_made", "expects_model", "expects_one_table", "expects_places", "expects_sound", "finite", "meta_model", "tensors_in", "tie", "write_tensors"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # the files in a model's folder
 PLACES = 1 << 26  # numbers in a table of computed positions that are always allowed, however small the weights
@@ -25,6 +25,14 @@ Model = TypeVar("Model", bound=nn.Module)
 def finite(w: Float[Tensor, "*shape"]) -> bool:
     """Whether all numbers are finite: their sum tells, unless it overflows, and then they are looked at one by one."""
     return bool(w.sum().isfinite()) or bool(w.isfinite().all())
+
+
+def expects_sound(argument: str, weights: Mapping[str, Tensor]) -> None:
+    """ValueError, which names the argument, unless all numbers are finite and all weights of one type, as `load` and `load_translator` want them."""
+    for name, w in weights.items():
+        expects(finite(w), argument, f"{name} with numbers that are not finite", "finite weights")
+    types = sorted({str(w.dtype) for w in weights.values()})
+    expects(len(types) == 1, argument, f"weights of types {', '.join(types)}", "one type for all")
 
 
 def tensors_in(file: Path, wants: str) -> dict[str, Tensor]:

@@ -495,13 +495,21 @@ def test_a_reader_who_comes_back_is_where_they_were(reader, site, leave):
     assert abs(page.evaluate("scrollY") - 9000) < 200 and page.url.endswith("#T-said-twice")
 
 
-def test_a_formula_is_copied_as_tex(browser, site):
-    """In plain text, once, with its paragraph around it; elsewhere as MathML. Without a formula, nothing changes."""
+@pytest.fixture
+def copying(browser, site):
+    """The chapter on heads, in a window whose clipboard can be read."""
     context = browser.new_context(viewport=WIDE)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site)
     page = context.new_page()
     page.goto(f"{site}/book/heads.html#T-head-scores")
     page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+    yield page
+    context.close()
+
+
+def test_a_formula_is_copied_as_tex(copying):
+    """In plain text, once, with its paragraph around it; elsewhere as MathML. Without a formula, nothing changes."""
+    page = copying
     select = """(box, from) => { const range = document.createRange(); range.selectNodeContents(box); range.setStart(from ?? box, 0);
       getSelection().removeAllRanges(); getSelection().addRange(range); }"""
     box = page.locator("#T-head-scores > p").first
@@ -519,20 +527,14 @@ def test_a_formula_is_copied_as_tex(browser, site):
     page.locator("article h1").evaluate(select)
     page.keyboard.press("Control+c")
     assert page.evaluate("navigator.clipboard.readText()").strip().endswith("What a head does")
-    context.close()
 
 
-def test_who_copies_code_by_a_key_stays_at_the_button(browser, site):
-    context = browser.new_context(viewport=WIDE)
-    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site)
-    page = context.new_page()
-    page.goto(f"{site}/book/heads.html")
-    page.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=60_000)
+def test_who_copies_code_by_a_key_stays_at_the_button(copying):
+    page = copying
     button = next(one for one in page.locator("button.copybtn").all() if one.is_visible())
     button.press("Enter")
     page.wait_for_function("document.activeElement.matches('.copybtn')", timeout=5_000)
     assert page.evaluate("navigator.clipboard.readText()").strip()
-    context.close()
 
 
 @pytest.mark.parametrize("width", [360, 1280])

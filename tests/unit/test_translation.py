@@ -1,6 +1,7 @@
 """Translation beyond what its chapters check: sources and targets that do not fit together, markers that are no tokens."""
 
 import json
+from dataclasses import replace
 from inspect import unwrap
 
 import jaxtyping
@@ -222,7 +223,7 @@ def test_every_kind_of_translator_comes_back(tmp_path, source, changes):
     assert (read.unembedding.weight is read.embedding.table.weight) == read.config.tied
 
 
-def test_what_is_no_translator_is_not_kept(tmp_path):
+def test_what_is_no_translator_is_not_kept(tmp_path, monkeypatch):
     made = a_translator(source_vocab_size=6)
     with pytest.raises(TypeError, match="^translator: got EncoderDecoder, want a Translator"):
         unwrap(save_translator)(made.model, tmp_path / "new")
@@ -230,6 +231,10 @@ def test_what_is_no_translator_is_not_kept(tmp_path):
         save_translator(Translator(made.model, made.french, made.french), tmp_path / "new")
     with pytest.raises(FileExistsError, match="^folder: got "):
         save_translator(made, tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="^translator: max_len: got 1000000000, want at most"):
+        patch.setattr("tlm_book.translators.tensors_of", lambda model, named: model.state_dict())  # a table of this size is not made here
+        patch.setattr(made.model, "config", replace(made.model.config, max_len=10**9))
+        save_translator(made, tmp_path / "new")
     made.model.encoder[0].feed_forward.up.weight.data[0] = torch.nan
     with pytest.raises(ValueError, match="not finite, want finite weights"):
         save_translator(made, tmp_path / "new")

@@ -27,6 +27,7 @@ from tlm_book.weights import (
     expects_model,
     expects_one_table,
     expects_places,
+    expects_sound,
     finite,
     meta_model,
     tensors_in,
@@ -70,10 +71,7 @@ def save(
     expects_one_table(model)
     weights = stored_weights(model)
     expects_few_places(model.config, weights, "model")
-    for name, w in weights.items():
-        expects(finite(w), "model", f"{name} with numbers that are not finite", "finite weights")
-    types = sorted({str(w.dtype) for w in weights.values()})
-    expects(len(types) == 1, "model", f"weights of types {', '.join(types)}", "one type for all")
+    expects_sound("model", weights)
     settings = {"model": dataclasses.asdict(model.config), "training": dataclasses.asdict(config) if config else None}
     if isinstance(tokenizer, HubTokenizer):
         settings["tokenizer"] = {"size": V, "start": tokenizer.start, "stop": tokenizer.stop}
@@ -172,7 +170,7 @@ def config_of(fields: Any, file: Path, kind: type[S], saved: str = SAVED) -> S:
         raise ValueError(f"{file}: {error}") from error
 
 
-def expects_few_places(config: Config, weights: Mapping[str, Tensor], of: str) -> None:
+def expects_few_places(config: Settings, weights: Mapping[str, Tensor], of: str) -> None:
     """`expects_places` for the positions that a model with these settings computes; `of` says whose they are."""
     width = {"sinusoidal": config.d_model, "rotary": config.head_width}.get(config.pe, 0)
     expects_places(f"{of}: max_len", config.max_len, width, weights)
