@@ -1,5 +1,6 @@
 """Graders for the exercises of the chapter transformer_lm."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -229,5 +230,17 @@ EXERCISES = [
             lambda model: fold(model, first=False),
             lambda model: fold(model, inverse=True),
         ],
+    ),
+    value(
+        "a pair of numbers, to two decimals: Δ for n = 10, and Δ for n = 1,000,000",
+        lambda: (math.log(9 * 9), math.log(9 * 999_999)),
+        {
+            "The weight is 0.9, not one half: e^Δ is nine times the sum of the other powers.": (math.log(9), math.log(999_999)),
+            "The logarithm is the natural one.": (math.log10(9 * 9), math.log10(9 * 999_999)),
+            "With this Δ the row has nine times the weight of each other row, not of all together.": (math.log(9), math.log(9)),
+            "The sum of the powers contains that of the row itself: e^Δ / (e^Δ + n − 1) = 0.9.": (math.log(0.9 * 9), math.log(0.9 * 999_999)),
+            "There are n − 1 other scores, not n.": (math.log(9 * 10), math.log(9 * 10**6)),
+        },
+        tol=0.0051,
     ),
 ]
