@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import gc
+import inspect
 import subprocess
 import sys
 import weakref
@@ -448,7 +449,7 @@ def test_a_text_takes_every_choice_that_is_named(model):
 
     tokenizer = Tokenizer([(104, 105), (116, 104), (101, 114)])
     choices = {"max_new": 4, "temperature": 0.9, "seed": 3, "on_overflow": "error", "top_k": 9, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1,
-               "compile": False, "products": "linear", "weights": None}  # fmt: skip
+               "allowed": lambda text: range(3, 250), "compile": False, "products": "linear", "weights": None}  # fmt: skip
     assert set(choices) == set(CHOICES)
     assert "hi" + "".join(stream_text(model, tokenizer, "hi", **choices)) == complete(model, tokenizer, "hi", **choices)
 
@@ -511,3 +512,44 @@ def test_a_normalization_that_is_known_to_be_row_wise_is_used(model):
 def test_a_training_step_takes_three_times_the_operations_of_a_step(more):
     config = Config(260, **SIZES, **more)
     assert all(flops_per_token(config, n) == 3 * step_flops(config, n) for n in (1, 3, 16))
+
+
+def test_only_allowed_tokens_are_written(model):
+    """Each text is asked for by itself, with its own tokens, until it is over."""
+    V, asked = model.config.vocab_size, []
+
+    def next_two(text):
+        asked.append(text)
+        return {(text[-1] + 1) % V, (text[-1] + 2) % V}
+
+    texts = [[0], [V - 1, V - 2]]
+    for text, new in zip(texts, generate(model, texts, 5, allowed=next_two)):
+        assert len(new) == len(text) + 5 and new[: len(text)].tolist() == text
+        steps = new[len(text) - 1 :].diff() % V
+        assert set(steps.tolist()) <= {1, 2}
+    assert asked[:2] == texts and len(asked) == 10
+    asked.clear()
+    new = generate(model, torch.tensor([[0], [2]]), 4, allowed=next_two, stop=[3, 4], temperature=0)
+    assert len(new[0]) >= len(new[1]) and all(text[-1] not in (3, 4) for text in asked)
+    one = list(stream(model, [0], 4, allowed=lambda text: np.array([len(text)])))
+    assert one == [1, 2, 3, 4] == generate(model, [0], 4, allowed=lambda text: torch.tensor([len(text)]), repetition_penalty=1.3)[1:].tolist()
+    free, all_of_them = (generate(model, [0], 6, generator=torch.Generator().manual_seed(1), allowed=f) for f in (None, lambda text: range(V)))
+    assert torch.equal(free, all_of_them)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "error", "message"),
+    [
+        (3, TypeError, "allowed: got 3, want a function of the text's tokens, or None"),
+        (lambda text: [], ValueError, r"allowed: got no token after \[1, 2\], want at least one"),
+        (lambda text: [0, 10**6], IndexError, "allowed: got a token 1000000, want tokens from 0 to"),
+        (lambda text: [0.5], TypeError, "allowed: got dtype float64, want integer tokens"),
+        (lambda text: "no", TypeError, "allowed: got dtype <U1, want integer tokens"),
+        (lambda text: np.ones(3, dtype=bool), TypeError, "allowed: got dtype bool, want integer tokens"),
+        (lambda text: None, TypeError, "allowed: got NoneType in return, want a list of tokens"),
+        (lambda text: iter([1]), TypeError, "allowed: got list_iterator in return, want a list of tokens"),
+    ],
+)
+def test_what_is_allowed_must_be_tokens(model, allowed, error, message):
+    with pytest.raises(error, match=message):
+        inspect.unwrap(generate)(model, [1, 2], 3, allowed=allowed)

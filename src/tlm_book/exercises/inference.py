@@ -156,4 +156,16 @@ EXERCISES = [
             "Two heads may read the same keys, which do not depend on later rows.": {"a sliding window"},
         },
     ),
+    value(
+        "four numbers: the probabilities of 000, 200 and 255 with the restriction, and that of each of them without it",
+        lambda: (1 / 300, 1 / 180, 1 / 108, 1 / 256),
+        {
+            "After 2 the second digit is at most 5: six digits are possible.": (1 / 300, 1 / 300, 1 / 180, 1 / 256),
+            "The first digit is 0, 1 or 2: three digits are possible.": (1 / 1000, 1 / 600, 1 / 360, 1 / 256),
+            "Only after 25 the last digit is at most 5.": (1 / 300, 1 / 108, 1 / 108, 1 / 256),
+            "With the restriction the numbers are not equally likely.": (1 / 256, 1 / 256, 1 / 256, 1 / 256),
+            "Of the texts that are kept there are 256, all equally likely.": (1 / 300, 1 / 180, 1 / 108, 1 / 1000),
+        },
+        tol=1e-6,
+    ),
 ]

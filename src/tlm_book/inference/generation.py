@@ -3,13 +3,14 @@
 Written by hand.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tlm_book.checks import (
@@ -31,11 +32,12 @@ from tlm_book.inference.search import Hypothesis, TextReader, beams, write
 from tlm_book.transformer_lm import TransformerLM
 from tlm_book.weights import expects_model
 
-__all__ = ["Texts", "generate", "stream", "beam_search"]
+__all__ = ["Texts", "Allowed", "generate", "stream", "beam_search"]
 
 Tokens = Int[Tensor, "n"] | Int[np.ndarray, "n"] | Sequence[SupportsIndex]
 Several = Sequence[Int[Tensor, "_"] | Int[np.ndarray, "_"] | Sequence[SupportsIndex]]
 Texts = Int[Tensor, "*batch n"] | Int[np.ndarray, "*batch n"] | Sequence[SupportsIndex] | Several
+Allowed = Callable[[list[int]], Collection[int] | Int[Tensor, "k"] | Int[np.ndarray, "k"]]  # the tokens that may follow a text
 
 
 def generate(
@@ -45,6 +47,7 @@ def generate(
     *,
     start: int | None = None,
     stop: int | Sequence[int] | None = None,
+    allowed: Allowed | None = None,
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
@@ -60,6 +63,8 @@ def generate(
     start        marker that the model reads before the tokens (it is not returned)
     stop         one token or several: the first that is written ends a text; in a tensor,
                  the text is filled up with that token, in a list it ends there
+    allowed      a function that is given the tokens of one text as a list, the prompt's among them, and returns those of which the
+                 next is one (with a `stop` among them where the text may end); None: every token (T-form)
     generator    source of the uniform numbers; None: torch's global one
     on_overflow  "error", or "slide" to read the last tokens that fit: see `window`
     compile      True: steps of fixed shape, compiled by torch.compile
@@ -68,11 +73,11 @@ def generate(
     choices      temperature, top_k, top_p, min_p, repetition_penalty: see `Sampler`
 
     The model is used without dropout, whatever its mode. ValueError for an empty prompt without start, texts that grow too long,
-    settings out of range and scores that are not finite; IndexError for a token outside the vocabulary; TypeError for tokens
-    that are not integers.
+    settings out of range, scores that are not finite and a text that no token may follow; IndexError for a token outside the
+    vocabulary; TypeError for tokens that are not integers.
     """
     expects_model(model)
-    _expects_ways(generator, compile)
+    _expects_ways(generator, compile, allowed)
     several = isinstance(tokens, list | tuple) and not all(map(_is_single, tokens))  # a list of single numbers, as a tokenizer gives them, is one text
     rows: Any = None if several else _text(model, tokens)
     if several:
@@ -84,7 +89,7 @@ def generate(
     read = _readable(model, texts, n_new, start, on_overflow)
     sampler = _sampler(choices)
     reader = TextReader(model, read, start, compile, products, weights)
-    new = list(_written(reader, n_new, sampler, ends, generator))
+    new = list(_written(reader, n_new, sampler, ends, generator, allowed))
     added = torch.stack(new, 1) if new else read[0].new_zeros(len(read), 0)
     if not several:
         return _joined(model, rows, added.view(*rows.shape[:-1], len(new)))
@@ -99,6 +104,7 @@ def stream(
     *,
     start: int | None = None,
     stop: int | Sequence[int] | None = None,
+    allowed: Allowed | None = None,
     generator: torch.Generator | None = None,
     on_overflow: str = "error",
     compile: bool = False,
@@ -111,11 +117,11 @@ def stream(
     Arguments and errors as in `generate`; arguments are checked at once, not when the first token is asked for.
     """
     expects_model(model)
-    _expects_ways(generator, compile)
+    _expects_ways(generator, compile, allowed)
     ends = _ends(model, start, stop)
     read = _readable(model, [_text(model, tokens)], n_new, start, on_overflow)
     reader = TextReader(model, read, start, compile, products, weights)
-    new = _written(reader, n_new, _sampler(choices), ends, generator)
+    new = _written(reader, n_new, _sampler(choices), ends, generator, allowed)
     return (int(token) for token in new)
 
 
@@ -142,13 +148,14 @@ def beam_search(
     return beams(reader, scores, n_new, width, length_penalty, ends)[0]
 
 
-def _expects_ways(generator: Any, compile: Any) -> None:
-    """TypeError for a source of numbers that is none, and unless `compile` is True or False."""
+def _expects_ways(generator: Any, compile: Any, allowed: Any) -> None:
+    """TypeError for a source of numbers that is none, unless `compile` is True or False, and for an `allowed` that is no function."""
+    expects(allowed is None or callable(allowed), "allowed", repr(allowed), "a function of the text's tokens, or None", TypeError)
     expects(generator is None or isinstance(generator, torch.Generator), "generator", repr(generator), "a torch.Generator or None", TypeError)
     expects_switches(compile=compile)
 
 
-OTHERS = ("start", "stop", "generator", "on_overflow", "compile", "products", "weights")  # what may be named beside a sampler's fields
+OTHERS = ("start", "stop", "allowed", "generator", "on_overflow", "compile", "products", "weights")  # what may be named beside a sampler's fields
 
 
 def _sampler(choices: dict[str, Any]) -> Sampler:
@@ -187,7 +194,7 @@ def _joined(model: TransformerLM, text: Int[Tensor, "*batch n"], new: Int[Tensor
 
 
 def _written(
-    reader: TextReader, n_new: int, sampler: Sampler, stop: Sequence[int], generator: torch.Generator | None
+    reader: TextReader, n_new: int, sampler: Sampler, stop: Sequence[int], generator: torch.Generator | None, allowed: Allowed | None
 ) -> Iterator[Int[Tensor, "B"]]:
     """The new tokens of all texts, step by step. The model reads nothing until the first ones are asked for."""
     texts, seen = reader.texts, None
@@ -196,7 +203,38 @@ def _written(
         for row, text in zip(seen, texts):
             row[text] = True
     if n_new:
-        yield from write(reader.step, reader.read(), n_new, sampler, stop, generator, seen)
+        source = reader if allowed is None else _Restricted(reader, allowed, stop)
+        yield from write(source.step, source.read(), n_new, sampler, stop, generator, seen)
+
+
+class _Restricted:
+    """A reader whose scores are −∞ for the tokens that may not come next. A text that is over is no longer asked for. (T-form)"""
+
+    def __init__(self, reader: TextReader, allowed: Allowed, stop: Sequence[int]) -> None:
+        self.reader, self.allowed, self.stop = reader, allowed, stop
+        self.texts: list[list[int] | None] = [text.tolist() for text in reader.texts]
+
+    def read(self) -> Float[Tensor, "B V"]:
+        return self._hide(self.reader.read())
+
+    def step(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        self.texts = [None if text is None or new in self.stop else [*text, new] for text, new in zip(self.texts, token.tolist())]
+        return self._hide(self.reader.step(token))
+
+    def _hide(self, z: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        hidden = torch.ones(z.shape, dtype=torch.bool)
+        for row, text in zip(hidden, self.texts):
+            row[slice(None) if text is None else self._next(text, z.shape[1])] = False
+        return z.masked_fill(hidden.to(z.device), -math.inf)
+
+    def _next(self, text: list[int], vocab_size: int) -> Int[Tensor, "k"]:
+        """The tokens that may follow this text, after a check of them."""
+        found = self.allowed(list(text))
+        expects(hasattr(found, "__len__"), "allowed", f"{type(found).__name__} in return", "a list of tokens", TypeError)
+        expects(len(found) > 0, "allowed", f"no token after {text[-5:]}", "at least one (or a stop token before)")
+        tokens: Any = found.cpu() if isinstance(found, Tensor) else np.asarray(list(found))
+        expects_tokens("allowed", tokens, vocab_size)
+        return torch.as_tensor(tokens).long()
 
 
 def _readable(

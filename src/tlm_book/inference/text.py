@@ -17,7 +17,7 @@ from tlm_book.weights import expects_model
 
 __all__ = ["characters", "stream_text", "complete", "unread"]
 
-CHOICES = ("max_new", "temperature", "seed", "on_overflow", "top_k", "top_p", "min_p", "repetition_penalty", "compile", "products", "weights")
+CHOICES = ("max_new", "temperature", "seed", "on_overflow", "top_k", "top_p", "min_p", "repetition_penalty", "allowed", "compile", "products", "weights")
 
 
 def characters(tokenizer: Tokenizer | HubTokenizer, tokens: Iterator[int]) -> Iterator[str]:
@@ -86,8 +86,8 @@ def complete(
 ) -> str:
     """The prompt and its continuation by at most max_new tokens, up to the end of the document if the model ends it.
 
-    choices    top_k, top_p, min_p, repetition_penalty: see `Sampler`; on_overflow ("slide" by default here), compile, products and
-               weights: see `generate`
+    choices    top_k, top_p, min_p, repetition_penalty: see `Sampler`; on_overflow ("slide" by default here), allowed (of tokens),
+               compile, products and weights: see `generate`
 
     With an empty prompt the model reads the start marker alone; the tokenizer says which tokens begin and end a text. The same arguments
     give the same text. Errors as in `generate`; ValueError when the tokenizer is not the model's.
