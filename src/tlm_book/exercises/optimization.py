@@ -197,4 +197,14 @@ EXERCISES = [
             "AdamW multiplies by 1 − ηλ, not by 1 − λ.": lambda w, eta, decay: math.log(1 - eta / w) / math.log(1 - decay),
         },
     ),
+    function(
+        "a function `gradients(G, A, B)` that returns the pair of gradients, with respect to A and with respect to B",
+        lambda rng, n: (rng.normal(size=(n + 2, n + 1)), rng.normal(size=(n + 2, n)), rng.normal(size=(n, n + 1))),
+        lambda G, A, B: (G @ B.T, A.T @ G),
+        {
+            "These are the gradients the wrong way round.": lambda G, A, B: (A.T @ G, G @ B.T),
+            "The gradient of a matrix has the shape of the matrix.": lambda G, A, B: ((G @ B.T).T, (A.T @ G).T),
+            "The gradients are wanted, not the steps against them.": lambda G, A, B: (-G @ B.T, -A.T @ G),
+        },
+    ),
 ]
