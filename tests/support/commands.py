@@ -98,6 +98,8 @@ def _child(wanted: dict) -> None:
         sys.argv = ["tlm_book", *wanted["argv"]]
         status = main() if wanted["code"] is None else exec(wanted["code"], {"__name__": "__main__"}) or 0
     except SystemExit as stop:
+        if isinstance(stop.code, str):  # as Python does it
+            print(stop.code, file=sys.stderr)
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         traceback.print_exc()
