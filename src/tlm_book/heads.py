@@ -165,8 +165,14 @@ def induction_score(
 
 
 def word_tokens(tokenizer: Tokenizer) -> Int[Tensor, "w"]:
-    """The tokens of the words of `rhymes`, each with the space before it."""
-    return torch.tensor([tokenizer.encode(f" {word}")[0] for word in WORDS])
+    """The tokens of the words of `rhymes`, each with the space before it.
+
+    ValueError if one of them is not one token.
+    """
+    tokens = [tokenizer.encode(f" {word}") for word in WORDS]
+    parts = max(map(len, tokens))
+    expects(parts == 1, "tokenizer", f"a word of {parts} tokens", "one for each word")
+    return torch.tensor(tokens)[:, 0]
 
 
 def said_twice(
@@ -246,6 +252,7 @@ def _expects_heads(
     for pair in heads:
         right = isinstance(pair, tuple) and len(pair) == 2
         right = right and all(hasattr(number, "__index__") for number in pair)
+        right = right and not any(isinstance(number, bool) for number in pair)
         expects(right, "heads", repr(pair), "a pair (layer, head)", TypeError)
         _expects_head(c, "heads", pair)
 

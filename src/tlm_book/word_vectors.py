@@ -19,6 +19,7 @@ from tlm_book.checks import (
     expects_positive,
     expects_several,
     expects_shape,
+    expects_text,
     expects_whole,
     with_suggestions,
 )
@@ -54,8 +55,10 @@ def skip_gram_pairs(tokens: Int[Tensor, "n"], window: int) -> Int[Tensor, "pairs
     then j = i − 1, i − 2, ….
     (T-skip-gram-pairs)
 
-    ValueError if window < 1; TypeError if it is not a whole number.
+    ValueError if window < 1, or for several rows of tokens; TypeError if window is not
+    a whole number, or tokens are not integers in a tensor.
     """
+    expects_text("tokens", tokens)
     expects_positive(window=window)
     steps = range(1, min(window, len(tokens) - 1) + 1)
     after = [torch.stack([tokens[:-s], tokens[s:]], dim=1) for s in steps]
@@ -70,11 +73,13 @@ def sgns_loss(
     """−log σ(⟨e, c⟩) − Σ_j log σ(−⟨e, N[j]⟩) for each pair of a batch.
     (T-sgns-loss)
 
-    ValueError if the widths differ.
+    ValueError if the widths or the batch axes differ.
     """
     shape = tuple(e.shape)
     expects(tuple(c.shape) == shape, "c", f"shape {tuple(c.shape)}", f"{shape}")
-    expects_shape("N", N, (*e.shape[:-1], "k", e.shape[-1]))
+    expects_shape("N", N, (*shape[:-1], "k", shape[-1]))
+    wants = f"{len(shape) + 1} axes"
+    expects(N.ndim == len(shape) + 1, "N", f"shape {tuple(N.shape)}", wants)
     dot = torch.linalg.vecdot
     return F.softplus(-dot(e, c)) + F.softplus(dot(e[..., None, :], N)).sum(-1)
 
@@ -87,7 +92,7 @@ class SkipGram:
     window r, negatives k, power α of the noise, subsample threshold τ (None: keep
     all), penalty λ on |e|² + |c|²; words that occur fewer than min_count times are
     deleted first, so the window reaches past them. The step length falls from lr to 0
-    in a straight line.
+    in a straight line. TypeError or ValueError for a setting out of range.
     """
 
     d_model: int = 32
@@ -148,7 +153,8 @@ class WordVectors:
     ) -> list[tuple[str, float]]:
         """The n other words whose centre vectors have the largest cosine with that of
         `word`, and the cosines; if `among` is given, only from so many of the most
-        frequent words. ValueError if the word is unknown or a number is below 1."""
+        frequent words. ValueError if the word is unknown or a number is below 1,
+        TypeError if it is not a whole number."""
         v, among = self.number(word), len(self.words) if among is None else among
         expects_positive(n=n, among=among)
         unit = F.normalize(self.centre, dim=1)
@@ -168,7 +174,7 @@ class WordVectors:
 def _train(
     tokens: list[Tensor], keep: Tensor, noise: Tensor, s: SkipGram, progress: bool
 ) -> tuple[Tensor, Tensor]:
-    draw = torch.Generator().manual_seed(s.seed)
+    draw = torch.Generator().manual_seed(int(s.seed))
     shape, dtype = (len(noise), s.d_model), noise.dtype  # not the default one
     E = 0.1 * torch.randn(shape, generator=draw, dtype=dtype) / s.d_model**0.5
     C = torch.zeros_like(E)
@@ -201,7 +207,8 @@ def word_vectors(
     and settings give the same vectors. Words are numbered by falling count, those
     with equal counts alphabetically.
 
-    TypeError if `texts` is one str, or `settings` is no SkipGram; ValueError if fewer
+    TypeError if `texts` is one str or holds anything but str, or `settings` is no
+    SkipGram; ValueError if fewer
     than two words are frequent enough, or if none has a neighbour.
     """
     expects_kind("settings", settings, SkipGram, "a SkipGram")

@@ -1,6 +1,7 @@
 """What heads do: the shipped model of rhymes is what its code makes, and what is knocked out is out everywhere."""
 
 import copy
+import inspect
 import json
 from importlib import resources
 
@@ -75,6 +76,11 @@ def test_knocked_out_is_out_everywhere(shipped):
             plain = torch.cat([plain, other(plain)[-1].argmax()[None]])
         assert torch.equal(written, plain[-6:])
     assert right["whole"] >= 5 and right["without"] <= 1
+
+
+def test_true_and_false_are_no_head(shipped):
+    with pytest.raises(TypeError, match=r"heads: got \(True, 0\), want a pair"):
+        inspect.unwrap(heads.knock_out)(shipped[0], (True, 0))
 
 
 def test_a_model_with_heads_knocked_out_is_a_model(shipped):

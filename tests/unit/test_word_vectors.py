@@ -1,5 +1,6 @@
 """Word vectors: what a word is, and in which order the pairs come."""
 
+import numpy as np
 import torch
 
 from tlm_book.word_vectors import SkipGram, skip_gram_pairs, word_vectors, words
@@ -28,3 +29,10 @@ def test_the_same_vectors_under_another_default_type_and_without_gradients():
         torch.set_default_dtype(torch.float32)
     for vectors in found:
         assert torch.equal(vectors.centre, wanted.centre) and torch.equal(vectors.context, wanted.context)
+
+
+def test_a_seed_may_be_a_number_of_numpy():
+    settings = [SkipGram(min_count=1, epochs=1, seed=3) for _ in range(2)]
+    object.__setattr__(settings[1], "seed", np.int64(3))  # past the tests' own checker of types
+    wanted, found = (word_vectors(["a b a b"], one) for one in settings)
+    assert torch.equal(found.centre, wanted.centre)
