@@ -147,6 +147,15 @@ def test_no_lessons_and_no_rows_are_refused(tmp_path, tokenizer):
         learning.share_right(FACTS, model, tokenizer, 0)
 
 
+def test_an_unknown_kind_and_texts_without_questions_are_refused(tokenizer):
+    model = learning.TransformerLM(SMALL)
+    for kind in ("fact", COPY):
+        with pytest.raises(ValueError, match=f"kind: got '{kind}', want one of 'facts', 'company'"):
+            teaching.text_of(kind, random.Random(0))
+    with pytest.raises(ValueError, match="kind: got Level.*without a question within"):
+        learning.share_right(LEVELS[0]._replace(questions=0), model, tokenizer, 1)
+
+
 class Copies(learning.TransformerLM):
     """It repeats what it has read, as soon as one token has come again."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tlm_book.small_world.words import TIMES, sort_of
+from tlm_book.small_world.words import MOODS, TIMES, WEATHER, sort_of
 from tlm_book.small_world.world import Contradiction, Event, World
 
 __all__ = [
@@ -76,8 +76,10 @@ class Lives(Event):
 
     def happen(self, world: World) -> None:
         _need(world.last is None or (isinstance(world.last, Begins) and world.last.already), "the story has begun")
-        for names in (self.people, self.places):
+        for names, sort in ((self.people, "person"), (self.places, "place")):
             _need(len(set(names)) == len(names), "a name comes twice")
+            for name in names:
+                _is(name, sort)
 
 
 @dataclass(frozen=True)
@@ -358,6 +360,7 @@ class Feels(Event):
 
     def happen(self, world: World) -> None:
         _people(world, self.who)
+        _need(self.mood in MOODS, f"{self.mood} is no mood")
         world.mood[self.who] = self.mood
 
 
@@ -398,6 +401,7 @@ class Begins(Event):
     already: bool = False
 
     def happen(self, world: World) -> None:
+        _need(self.weather in WEATHER, f"{self.weather} is no weather")
         _need(not self.already or world.last is None, "the story has begun")
         _need(not world.weather, f"it is {world.weather}")
         _need((self.weather, world.time) != ("sunny", "night"), "it is night")
@@ -422,6 +426,7 @@ class Turns(Event):
     time: str
 
     def happen(self, world: World) -> None:
+        _need(self.time in TIMES, f"{self.time} is no time of day")
         later = TIMES.index(self.time) > TIMES.index(world.time) if world.time else True
         _need(later or (world.time == "night" and self.time == "morning"), f"it is {world.time} already")
         _need((world.weather, self.time) != ("sunny", "night"), "the sun is shining")

@@ -39,6 +39,7 @@ class Reading(NamedTuple):
         return not self.faults
 
     def count(self, kind: str) -> int:
+        """The number of faults of this kind."""
         return sum(fault.kind == kind for fault in self.faults)
 
 

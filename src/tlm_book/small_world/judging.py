@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from tlm_book.checks import expects, expects_several
+from tlm_book.checks import expects, expects_positive, expects_several
 from tlm_book.inference import generate
 from tlm_book.loss import shift
 from tlm_book.modes import evaluating
@@ -27,6 +27,8 @@ class Writing(NamedTuple):
     sentences, grammatical   the number of sentences, and the share of them that belong to the language
     stories, consistent      the number of stories, and the share of them without any fault
     asked, right             the number of questions that can be asked about their story, and the share of them that are answered correctly
+
+    A share of nothing is 1.
     """
 
     sentences: int
@@ -38,7 +40,10 @@ class Writing(NamedTuple):
 
 
 def judged(texts: Sequence[str]) -> Writing:
-    """The findings in these stories, read by `proofread`. A question that cannot be asked counts as a sentence that is not grammatical."""
+    """The findings in these stories, read by `proofread`. A question that cannot be asked counts as a sentence that is not grammatical.
+
+    TypeError for a single text, ValueError for no stories.
+    """
     expects_several("texts", texts, "a list of stories", Sequence)
     expects(len(texts) > 0, "texts", "none", "at least one story")
     verdicts = [proofread(text) for text in texts]
@@ -54,7 +59,11 @@ def judged(texts: Sequence[str]) -> Writing:
 
 
 def written_stories(model: TransformerLM, tokenizer: Tokenizer, count: int, temperature: float = 1.0, seed: int = 0) -> list[str]:
-    """Stories that the model writes from nothing, up to the separator; one that does not end within the context is cut after its last whole line."""
+    """Stories that the model writes from nothing, up to the separator; one that does not end within the context is cut after its last whole line, if it has one.
+
+    Errors: ValueError for a count below 1, TypeError for one that is not a whole number; the others of `generate`.
+    """
+    expects_positive(count=count)
     chance = torch.Generator().manual_seed(seed)
     begin = [torch.empty(0, dtype=torch.long)] * count
     rows = generate(model, begin, model.config.max_len - 1, start=tokenizer.start, stop=tokenizer.start, generator=chance, temperature=temperature)
@@ -93,8 +102,10 @@ def answer_places(of_answer: Sequence[bool]) -> list[list[int]]:
 def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], at_once: int = 40) -> list[bool]:
     """For each question of these stories, whether every token of the answer is the likeliest one after those before it.
 
-    Questions beyond the model's context are left out.
+    Questions beyond the model's context are left out. `at_once` texts are read together, which changes nothing but time and memory.
+    TypeError for a single text; ValueError if `at_once` is below 1.
     """
+    expects_positive(at_once=at_once)
     expects_several("texts", texts, "a list of stories", Sequence)
     config: Any = model.config
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))  # a stand-in for a model may have no weights
@@ -114,7 +125,8 @@ def rightly_answered(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str
 
 
 def ngram_answers(table: KneserNey, tokenizer: Tokenizer, texts: Sequence[str], before: Int[np.ndarray, "m"]) -> list[bool]:
-    """`rightly_answered` for a table of n-grams; `before` holds the n − 1 tokens that precede each story."""
+    """`rightly_answered` for a table of n-grams; `before` holds the n − 1 tokens that precede each story. TypeError for a single text."""
+    expects_several("texts", texts, "a list of stories", Sequence)
     found = []
     for text in texts:
         tokens, of_answer = marked(text, tokenizer)

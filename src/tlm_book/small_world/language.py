@@ -47,6 +47,7 @@ class Named:
     place: str = ""
 
     def add(self, *names: str) -> None:
+        """Note these names, in this object; a place becomes the one that was named last."""
         for name in names:
             group = self.people if name in PEOPLE else self.things
             if name in PLACES:
@@ -55,7 +56,7 @@ class Named:
                 group.append(name)
 
     def meant_by(self, pronoun: str) -> str:
-        """The name that a pronoun stands for."""
+        """The name that a pronoun stands for; NotGrammatical unless exactly one fits."""
         fitting = self.things if pronoun == "it" else [who for who in self.people if PEOPLE[who] == pronoun]
         if len(fitting) != 1:
             raise NotGrammatical(f"{pronoun!r} could mean {said(fitting) if fitting else 'nobody'}")

@@ -92,13 +92,17 @@ def rate(step: int, tokens: int, s: RunSettings) -> float:
 
 
 def share_right(kind: Level | str, model: TransformerLM, tokenizer: Tokenizer, count: int = 40) -> float:
-    """The share of right answers (or copies) in `count` new rows of this kind, always the same ones; ValueError for a count below 1."""
+    """The share of right answers in `count` new texts of this kind, or of right copies in 16 rows for COPY, whatever `count`; always the same ones.
+
+    ValueError for a count below 1, for an unknown kind, and if none of the texts has a question within the model's context.
+    """
     expects_positive(count=count)
     chance = random.Random("held out")
     if kind == COPY:
         found = _rightly_copied(model, tokenizer, chance)
     else:
         found = rightly_answered(model, tokenizer, [text_of(kind, chance) for _ in range(count)])
+    expects(found, "kind", f"{kind!r}, without a question within the {model.config.max_len} tokens that the model reads", "texts with questions there")
     return sum(found) / len(found)
 
 
@@ -238,7 +242,7 @@ def learn_world(
 ) -> Path:
     """Train the model of the small world and write it to the folder `out`, which does not exist yet.
 
-    While it trains, the file `out`.state beside the folder holds the state; if it exists, the run goes on from there. Ctrl-C keeps it.
+    It seeds torch's random generator. While it trains, the file `out`.state beside the folder holds the state; if it exists, the run goes on from there. Ctrl-C keeps it.
     If `config` is None, it is `settings` for the size of the tokenizer. On a GPU each lesson's step is recorded once (`RecordedStep`) and `compile`
     has no effect; on a CPU, `compile` compiles the step by torch.compile, which needs a C++ compiler. FileExistsError if the folder exists,
     ValueError for settings out of range, for no lessons, for a lesson whose rows are longer than the model reads, and for a run that was begun

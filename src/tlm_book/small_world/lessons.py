@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tlm_book.checks import expects_one_of
 from tlm_book.small_world.events import Stays
 from tlm_book.small_world.judging import marked
 from tlm_book.small_world.questions import answer
@@ -51,7 +52,7 @@ ANSWER = 4.0  # the weight of a token of an answer; one of the story has weight 
 
 
 def copied(n: int, vocab_size: int, chance: random.Random) -> tuple[list[int], list[float]]:
-    """A row that repeats 8 to 24 random tokens again and again, and weights that are 0 for all but the repetitions."""
+    """A row that repeats 8 to 24 random tokens again and again, and weights: 0 for these and the first repeated one, which nothing tells, then 1."""
     k = chance.randrange(8, 25)
     again = [chance.randrange(vocab_size) for _ in range(k)] * (n // k + 1)
     return again[:n], ([0.0] * (k + 1) + [1.0] * n)[:n]
@@ -78,9 +79,10 @@ def company(chance: random.Random) -> str:
 
 
 def text_of(kind: Level | str, chance: random.Random) -> str:
-    """A text of this kind with its questions: a story of a level, FACTS or COMPANY."""
+    """A text of this kind with its questions: a story of a level, FACTS or COMPANY; ValueError for another kind."""
     if isinstance(kind, Level):
         return story(kind, chance)
+    expects_one_of("kind", kind, (FACTS, COMPANY))
     return facts(chance) if kind == FACTS else company(chance)
 
 

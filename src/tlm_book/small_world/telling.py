@@ -365,8 +365,8 @@ def _clear(pattern: Pattern, event: Any, named: Named) -> bool:
 
 def story(level: Level | int, rng: random.Random) -> str:
     """A story of this level with its questions: a line of prose, then a line for each question and its answer.
-    ValueError for a number that is not a level, and for a `Level` with fewer than two people or places, without a thing, or with more than there are
-    words for; TypeError for anything else.
+    ValueError for a number that is not a level, and for a `Level` with fewer than two people or places, without a thing, with more than there are
+    words for, or with more than 100 plots or questions; TypeError for anything else.
 
     >>> print(story(0, random.Random(6)), end="")
     Ada and Astrid lived around the forest, the sea and the valley. Ada was in the forest. In the valley was Astrid. In the valley lay a nut, too. In the forest lay a quill. The nut was in the valley. Ada was in the forest then. Ada went to the valley. Ada took the nut in the valley. Astrid was in the valley then, too. Meanwhile Ada was in the valley, too. The nut was given to Astrid by Ada.

@@ -64,6 +64,7 @@ class World:
         return way
 
     def place_of(self, name: str) -> str:
+        """The place in which the named one is, itself or with its container or bearer."""
         return self.way_to(name)[-1]
 
     def inside(self, where: str) -> list[str]:
