@@ -238,6 +238,19 @@ def test_things_do_nothing_and_people_are_no_things(event):
         world.after(event)
 
 
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (w.Turns("dawn"), "dawn is no time of day"), (w.Begins("hailing"), "hailing is no weather"), (w.Feels("Anna", "blue"), "blue is no mood"),
+        (w.Lives(("key",), ("mill",)), "key is no person"), (w.Lives(("Anna",), ("box",)), "box is no place"),
+    ],
+)  # fmt: skip
+def test_what_has_no_word_cannot_be(event, why):
+    world = small_world.World() if isinstance(event, w.Lives) else small_world.World().after(w.Stays("Anna", "mill")).after(w.Turns("noon"))
+    with pytest.raises(w.Contradiction, match=why):
+        world.after(event)
+
+
 def test_no_levels_are_refused():
     with pytest.raises(ValueError, match=r"levels: got \(\), want at least one"):
         small_world.stories(1, 0, levels=())
@@ -271,6 +284,21 @@ def test_rhymes_are_charms_lists_and_stories():
 
 def test_an_english_word_that_ends_with_a_vowel_and_y_only_takes_an_s():
     assert [corpora.with_s(word) for word in ("boy", "play", "story", "try")] == ["boys", "plays", "stories", "tries"]
+
+
+def test_words_that_can_be_read_once_have_the_same_part():
+    part = inspect.unwrap(corpora.part)
+    assert [part(iter(words.split())) for words in corpora.HELD_OUT] == ["test", "test"]
+
+
+def test_a_vowel_may_have_any_accent():
+    assert [word.text for word in corpora.spelled([corpora.Word(word, ()) for word in ("le", "âge")])] == ["l'", "âge"]
+
+
+def test_words_come_back_from_the_text_that_they_make():
+    for text in ("Est-ce qu'il n'est pas étudiant ?", "l' ami, 'là", "aujourd’hui ''"):
+        words = corpora.split_words(text)
+        assert corpora.split_words(corpora.join_words(words)) == words
 
 
 def test_a_french_sentence_that_is_not_split_into_words_has_no_part():

@@ -53,7 +53,7 @@ def split_words(text: str) -> list[str]:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Words as a text, the inverse of `split_words`."""
+    """Words as a text, from which `split_words` makes the same words again."""
     return " ".join(words).replace("' ", "'")
 
 
@@ -61,7 +61,7 @@ def join_words(words: Iterable[str]) -> str:
 
 
 class Noun(NamedTuple):
-    """A French noun in the singular, its gender, and the English noun."""
+    """A French noun in the singular, its gender ("m" or "f"), the English noun, and whether it means a person."""
 
     french: str
     gender: str
@@ -138,7 +138,7 @@ _ARTICLES = {
 
 
 def with_s(word: str) -> str:
-    """The English noun in the plural, or the verb in the third person singular.
+    """The English noun in the plural, or the verb in the third person singular, for the words of the grammar.
 
     >>> [with_s(w) for w in ("cat", "church", "city", "child", "do", "have")]
     ['cats', 'churches', 'cities', 'children', 'does', 'has']
@@ -151,7 +151,7 @@ def with_s(word: str) -> str:
 
 
 def plural(word: str) -> str:
-    """The French noun or adjective in the plural.
+    """The French noun or adjective in the plural, for the words of the grammar.
 
     >>> [plural(w) for w in ("maison", "oiseau", "vieux")]
     ['maisons', 'oiseaux', 'vieux']
@@ -166,7 +166,7 @@ def plural(word: str) -> str:
 
 def opens_with_vowel(word: str) -> bool:
     """Whether the French word begins with a vowel as spoken. (The h of homard counts as a consonant.)"""
-    return word[0] in "aeiouéèêîœ" or (word[0] == "h" and not word.startswith("homard"))
+    return word[0] in "aeiouàâäæéèêëîïôöœùûü" or (word[0] == "h" and not word.startswith("homard"))
 
 
 class Word(NamedTuple):
@@ -354,7 +354,7 @@ class SentencePair(NamedTuple):
 def sentence_pairs(count: int, seed: int = 0) -> list[SentencePair]:
     """`count` pairs with different French sentences, drawn with this seed. (T-one-translation, T-agreement)
 
-    The grammar has far more sentences than one would ask for. ValueError for a count below 1, TypeError for a seed that is not a whole number.
+    The grammar has far more sentences than one would ask for. ValueError for a count below 1, TypeError for a count or seed that is not a whole number.
     """
     expects_positive(count=count)
     expects_whole(seed=seed)
@@ -381,8 +381,9 @@ def part(french: Sequence[str]) -> str:
     'test'
     """
     expects_several("french", french, "a list of words (see split_words)")
-    place = int.from_bytes(sha256(join_words(french).encode()).digest()[:4]) / 2**32
-    if 0.05 <= place < 0.1 or join_words(french) in HELD_OUT:
+    text = join_words(french)
+    place = int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
+    if 0.05 <= place < 0.1 or text in HELD_OUT:
         return "test"
     return "validation" if place < 0.05 else "train"
 

@@ -10,7 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from tlm_book.checks import expects, refuse
+from tlm_book.checks import expects, expects_kind, refuse
 from tlm_book.exercises.grading import Exercise, Grade, WrongAnswer
 
 __all__ = ["Grade", "check", "chapters", "exercises"]
@@ -35,11 +35,12 @@ def _near(name: str) -> list[str]:
 def exercises(chapter: str) -> dict[str, Exercise]:
     """The exercises of one chapter by their names, such as "attention-3".
 
-    Errors: ValueError for a chapter without exercises.
+    Errors: ValueError for a chapter without exercises, TypeError for a name that is not a text.
 
     >>> list(exercises("attention"))[:2]
     ['attention-1', 'attention-2']
     """
+    expects_kind("chapter", chapter, str, "the name of a chapter")
     if chapter not in _chapters():
         refuse("chapter", repr(chapter), "one with exercises, such as " + ", ".join(_near(chapter)))
     graders: list[Exercise] = importlib.import_module(f"tlm_book.exercises.{chapter}").EXERCISES
