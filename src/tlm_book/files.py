@@ -56,7 +56,7 @@ def _settle(part: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write into, which gets its name once everything is written. FileExistsError if the name is taken."""
+    """A folder to write into, which gets its name once everything is written; missing folders above it are made. FileExistsError if the name is taken."""
     path = free_folder(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path)
@@ -73,9 +73,9 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to. If all goes well, what was written there becomes `file` and replaces an older file of that name.
 
-    FileNotFoundError if there is no such folder, IsADirectoryError if the name is a folder's.
+    FileNotFoundError if there is no such folder, IsADirectoryError if the name is a folder's, TypeError for anything but a path.
     """
-    path = Path(file)
+    path = checked_path(file, "file")
     expects(path.parent.is_dir(), "file", f"{str(path)!r}, and no folder {str(path.parent)!r}", "a file in a folder that exists", FileNotFoundError)
     expects(not path.is_dir(), "file", f"{str(path)!r}, a folder", "the name of a file", IsADirectoryError)
     part = _beside(path)
@@ -89,8 +89,8 @@ def new_file(file: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def held(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold a folder, so that no other process works in it. FileExistsError if another process holds it; a process that has ended,
-    in whatever way, holds nothing. Where there are no such locks (on Windows, on some network disks), nothing is held.
+    """Hold a folder, so that nobody else works in it. FileExistsError if it is held already, by another process or this one; a process that has
+    ended, in whatever way, holds nothing. Where there are no such locks (on Windows, on some network disks), nothing is held.
     """
     if fcntl is None:
         yield
@@ -110,7 +110,8 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def clear_parts(folder: str | os.PathLike[str]) -> None:
-    """Remove the half-written files that killed processes have left in this folder."""
+    """Remove the half-written files and folders that killed processes have left in this folder: whatever is named .….part, even if another process
+    still writes it."""
     for part in Path(folder).glob(".*.part"):
         if part.is_dir():
             shutil.rmtree(part)

@@ -64,8 +64,9 @@ def save_gpt2_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) ->
     """Write GPT-2's two files into a folder: vocab.json (spelling: number) and merges.txt (two spellings a line).
 
     ValueError if two tokens have the same spelling, or if the pattern is not GPT2_PATTERN: the files do not hold the pattern, so a reader will use
-    that one. Old files are replaced only when both new ones are complete.
+    that one. TypeError for anything but a Tokenizer. Old files are replaced only when both new ones are complete.
     """
+    expects_kind("tokenizer", tokenizer, Tokenizer, "a Tokenizer")
     place = checked_path(folder, "folder")
     right = tokenizer.pattern == GPT2_PATTERN
     expects(right, "pattern", repr(tokenizer.pattern), "GPT2_PATTERN, which these files stand for")

@@ -75,7 +75,7 @@ def learn_merges(words: Mapping[str, int], n_merges: int, *, progress: bool | No
     At most n_merges; fewer if no pair is left that occurs twice. Shows a progress bar if `progress` is True, and on a terminal if it is None.
     (B-bpe-step, B-bpe-stop, T-queue-learns)
 
-    TypeError if n_merges is not a whole number; ValueError if it is below 0 or excessively large.
+    TypeError if n_merges is not a whole number; ValueError if it is below 0 or excessively large, or for a lone surrogate.
     """
     expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
@@ -152,7 +152,10 @@ def encode_data(data: bytes, ranks: Mapping[TokenPair, int]) -> list[int]:
 
 
 def encode_piece(piece: str, ranks: Mapping[TokenPair, int]) -> list[int]:
-    """The tokens of one pre-token, by the merges that `ranks` numbers: smallest rank first. (T-bpe-rank-order)"""
+    """The tokens of one pre-token, by the merges that `ranks` numbers: smallest rank first. (T-bpe-rank-order)
+
+    ValueError for a lone surrogate, except those that stand for bytes: U+DC80 to U+DCFF.
+    """
     return encode_data(_as_bytes(piece), ranks)
 
 

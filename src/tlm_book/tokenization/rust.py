@@ -7,7 +7,13 @@ from typing import Any
 from tlm_book.checks import expects, expects_several, expects_whole
 from tlm_book.libraries import library
 from tlm_book.spec.tokenization import TokenPair
-from tlm_book.tokenization.bpe import GPT2_PATTERN, PATTERN, checked_text, pre_tokens
+from tlm_book.tokenization.bpe import (
+    GPT2_PATTERN,
+    PATTERN,
+    checked_pattern,
+    checked_text,
+    pre_tokens,
+)
 from tlm_book.tokenization.engine import MOST
 
 __all__ = ["PROBE", "byte_characters", "expects_same_cuts", "pre_tokenizer", "train_by_tokenizers"]
@@ -61,9 +67,10 @@ def pre_tokenizer(lib: Any, pattern: str) -> Any:
 def train_by_tokenizers(texts: Iterable[str], n_merges: int, pattern: str = PATTERN) -> list[TokenPair]:
     """The merges that the trainer of the library tokenizers learns: those of `learn_merges` from the pre-tokens of the texts. (T-rust-ties)
 
-    TypeError if a text is not a str or n_merges is not a whole number; ValueError for a lone surrogate, for a pattern that the engine cannot read,
-    and if it cuts a test text differently; ImportError without the library.
+    TypeError if a text or the pattern is not a str or n_merges is not a whole number; ValueError if n_merges is below 0 or excessively large, for a
+    lone surrogate, for a pattern that the engine cannot read, and if it cuts a test text differently; ImportError without the library.
     """
+    checked_pattern(pattern)
     expects_whole(n_merges=n_merges)
     expects(0 <= n_merges <= MOST, "n_merges", n_merges, f"a number ≥ 0 and ≤ {MOST}")
     expects_several("texts", texts, "several texts, such as a list of str")

@@ -72,7 +72,9 @@ class Tokenizer(Vocabulary):
         The texts are read once, one by one, and not kept. `engine="tokenizers"` lets the library of that name do the work. `progress` says
         whether to show a bar; None shows one on a terminal.
 
-        ValueError if vocab_size < 256 + the number of specials, or for another engine; TypeError if a text is not a str."""
+        ValueError if vocab_size < 256 + the number of specials or excessively large, for another engine, for a lone surrogate, and if `pattern` leaves
+        out a part of a text; TypeError if a text is not a str or vocab_size is not an int; ImportError without the library that `engine` asks for.
+        With engine="tokenizers" also errors as in `train_by_tokenizers`."""
         names, pattern = checked_specials(specials), checked_pattern(pattern)
         expects_one_of("engine", engine, ("python", "tokenizers"))
         expects_positive(vocab_size=vocab_size)
@@ -96,7 +98,7 @@ class Tokenizer(Vocabulary):
     def encode(self, text: str, *, allowed_special: Collection[str] = ()) -> list[int]:
         """The tokens of a text. A special's name is ordinary text unless `allowed_special` contains it. (B-tokenize-canonical)
 
-        TypeError if `text` is not a str; ValueError for a lone surrogate or an unknown special."""
+        TypeError if `text` is not a str; ValueError for a lone surrogate or an unknown special, and if `pattern` leaves out a part of the text."""
         text = checked_text(text)
         expects_several("allowed_special", allowed_special, "a collection of names", Collection)
         for name in allowed_special:
@@ -110,7 +112,7 @@ class Tokenizer(Vocabulary):
         return tokens
 
     def encode_batch(self, texts: Iterable[str], *, allowed_special: Collection[str] = ()) -> list[list[int]]:
-        """The tokens of each text."""
+        """The tokens of each text; `allowed_special` and errors as in `encode`, TypeError for a single str."""
         return [self.encode(text, allowed_special=allowed_special) for text in _several(texts)]
 
     def encode_bytes(self, data: bytes) -> list[int]:

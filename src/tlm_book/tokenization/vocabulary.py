@@ -126,8 +126,9 @@ def _integer(number: Any) -> int | None:
     """An integer of Python, numpy or torch as an int; None for a bool and for anything else."""
     if type(number) is int:
         return number
+    truth = isinstance(number, bool) or str(getattr(number, "dtype", "")).endswith("bool")  # torch's can be an index
     try:
-        return None if isinstance(number, bool) else operator.index(number)
+        return None if truth else operator.index(number)
     except TypeError:
         return None
 
