@@ -277,6 +277,12 @@ def small_llama() -> TransformerLM:
     return TransformerLM(Config.llama(3, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=4))
 
 
+def without_merges() -> tokenization.HubTokenizer:
+    state = json.loads(tokenization.to_tokenizers(Tokenizer([])).to_str())
+    del state["model"]["merges"]
+    return tokenization.HubTokenizer(state)
+
+
 def hub_tokenizer(**options: object) -> tokenization.HubTokenizer:
     return tokenization.HubTokenizer(json.loads(tokenization.to_tokenizers(Tokenizer([])).to_str()), **options)
 
@@ -461,6 +467,8 @@ CASES = [
     Case("ngram_answers of one story", lambda: judging.ngram_answers(None, tokenizer(), "Who? Ben.", None), TypeError, ("texts: got one str", "a list of stories")),
     Case("rightly_answered at_once below 0", lambda: judging.rightly_answered(model(), tokenizer(), [], -1), ValueError, ("at_once: got -1", "at least 1")),
     Case("written_stories none", lambda: judging.written_stories(model(), tokenizer(), 0), ValueError, ("count: got 0", "at least 1")),
+    Case("HubTokenizer of a list", lambda: tokenization.HubTokenizer([]), TypeError, ("state: got list", "the content of a tokenizer.json")),
+    Case("HubTokenizer without merges", lambda: without_merges(), ValueError, ("state: got something else (no field 'merges')", "the content of a tokenizer.json")),
     Case("SkipGram window 0", lambda: word_vectors.SkipGram(window=0), ValueError, ("window: got 0", "at least 1")),
     Case("SkipGram d_model half", lambda: word_vectors.SkipGram(d_model=2.5), TypeError, ("d_model: got 2.5", "a whole number")),
     Case("SkipGram power 2", lambda: word_vectors.SkipGram(power=2), ValueError, ("power: got 2", "from 0 to 1")),

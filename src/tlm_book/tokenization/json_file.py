@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any, SupportsIndex
 
-from tlm_book.checks import expects, expects_several, expects_whole
+from tlm_book.checks import expects, expects_kind, expects_several, expects_whole
 from tlm_book.files import checked_path
 from tlm_book.spec.tokenization import TokenPair
 from tlm_book.tokenization.bpe import checked_text
@@ -59,12 +59,24 @@ class HubTokenizer(Tokens):
     stop      the token that ends a text; None: start
     specials  {name: token}: tokens that stand for no text, such as <s>
 
-    ValueError, which says why, for anything in the file that could change a token and is not supported. TypeError if a count is not a whole number.
+    ValueError, which says why, for anything in the file that could change a token and is not supported. TypeError if a count is not a whole number or `state` no mapping.
     """
 
     def __init__(self, state: Mapping[str, Any], size: int = 0, *, start: int | None = None, stop: int | None = None) -> None:
         _expects_counts(size, start, stop)
+        expects_kind("state", state, Mapping, "the content of a tokenizer.json")
         self.state = state
+        try:
+            self._read(state, size)
+        except (KeyError, TypeError, AttributeError) as error:
+            what = f"no field {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"state: got something else ({what}), want the content of a tokenizer.json") from error
+        for argument, token in (("start", start), ("stop", stop)):
+            expects(token is None or token in range(len(self)), argument, token, f"a token from 0 to {len(self) - 1}")
+        self._start, self._stop = start, stop
+        self._known = Remembered(self._piece)
+
+    def _read(self, state: Mapping[str, Any], size: int) -> None:
         missing = [part for part in ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens") if part not in state]
         expects(not missing, "state", f"no field {missing[:1]}", "all parts of a tokenizer.json")
         wants("model", (state["model"] or {}).get("type", "BPE"), "BPE")  # first: of another kind, other parts differ too
@@ -78,10 +90,6 @@ class HubTokenizer(Tokens):
         self._read_model(state["model"])
         self._read_added(state["added_tokens"] or [])
         self._bytes = self._byte_strings(size)
-        for argument, token in (("start", start), ("stop", stop)):
-            expects(token is None or token in range(len(self)), argument, token, f"a token from 0 to {len(self) - 1}")
-        self._start, self._stop = start, stop
-        self._known = Remembered(self._piece)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], size: int = 0, *, start: int | None = None, stop: int | None = None) -> "HubTokenizer":
