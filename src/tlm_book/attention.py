@@ -13,6 +13,7 @@ from tlm_book.checks import (
     expects_mask,
     expects_positive,
     expects_shape,
+    refuse,
 )
 from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
 from tlm_book.operators import masked_softmax as torch_masked_softmax
@@ -32,7 +33,7 @@ class CausalAttention(nn.Module):
     head, no biases. (W-ca1-def)
 
     `d_head` defaults to d_model. ValueError for an input whose width is not
-    d_model.
+    d_model, or that has no row.
     """
 
     def __init__(self, d_model: int, d_head: int | None = None) -> None:
@@ -79,7 +80,8 @@ def attention_pattern(
 
     c = 1/√k unless `scale` is given; there is no ◺ unless `causal`. `mask` hides the
     keys where it is False; a row that sees none has weights 0. ValueError if the widths
-    of q and k differ, or if there is no key; TypeError for a mask of numbers.
+    of q and k differ, if there is no key, or for a mask of another shape than (n, m);
+    TypeError for a mask of numbers.
     """
     if k.shape[-1] != q.shape[-1]:
         expects_shape("k", k, ("m", q.shape[-1]))
@@ -87,11 +89,18 @@ def attention_pattern(
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
     if mask is not None:
-        expects_mask("mask", mask)
+        _expects_mask_of(q.shape[-2], k.shape[-2], mask)
         mask = mask.tril() if causal else mask
         scores = scores.masked_fill(~mask, float("-inf"))
     A = torch_masked_softmax(scores) if causal else scores.softmax(-1)
     return A if mask is None else A.masked_fill(~mask.any(-1, keepdim=True), 0)
+
+
+def _expects_mask_of(n: int, m: int, mask: Tensor) -> None:
+    """Check that a mask has one truth value for each of n queries and m keys."""
+    expects_mask("mask", mask)
+    if tuple(mask.shape) != (n, m):
+        refuse("mask", f"shape {tuple(mask.shape)}", f"({n}, {m})")
 
 
 def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
@@ -113,8 +122,8 @@ def attention(
     h: head i reads keys and values i // (h/g). (T-grouped-query) A `mask` hides the
     keys where it is False; then `causal` must be False. ValueError if it is not, if
     the widths of q and k, the numbers of keys and values, or the leading axes do not
-    fit, if there is no key, and for a scale that is not positive; TypeError for a
-    mask of numbers.
+    fit, if there is no key, for a mask of another shape than (n, m), and for a scale
+    that is not positive; TypeError for a mask of numbers.
     """
     expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
     expects(k.shape[-2] >= 1, "k", "0 rows", "at least one key")
@@ -122,9 +131,8 @@ def attention(
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
     if mask is not None:
-        expects_mask("mask", mask)
+        _expects_mask_of(q.shape[-2], k.shape[-2], mask)
         expects(not causal, "causal", causal, "False beside a mask")
-        expects_shape("mask", mask, (q.shape[-2], k.shape[-2]))
     grouped = q.shape[:-2] != k.shape[:-2]
     if grouped or k.shape[:-2] != v.shape[:-2]:
         _expects_groups(q, k, v)

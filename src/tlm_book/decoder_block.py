@@ -147,8 +147,8 @@ class DecoderBlock(nn.Module):
         )
 
     def spec_weights(self) -> dict[str, dict[str, Any]]:
-        """{"N_ca", "CA", "N_ff", "FF"}, each a dict of float64 arrays, for
-        `spec.decoder_block.decoder_block`."""
+        """{"N_ca", "CA", "N_ff", "FF"}, with norm "none" only {"CA", "FF"}, each a dict
+        of float64 arrays, for `spec.decoder_block.decoder_block`."""
         layers: dict[str, Any] = {"CA": self.attention, "FF": self.feed_forward}
         if self.norm != "none":
             layers |= {"N_ca": self.norm_attention, "N_ff": self.norm_feed_forward}

@@ -22,7 +22,7 @@ class Embedding(nn.Module):
     in some models). (W-embedding-def, M-embed)
 
     Integer tokens of shape (*batch, n) become vectors of shape (*batch, n, d_model).
-    TypeError when tokens are not integers. Tokens outside {0, …, vocab_size−1} raise
+    TypeError unless tokens are int64 or int32. Tokens outside {0, …, vocab_size−1} raise
     IndexError on the CPU; on a GPU the check would wait for the device, so it is
     left out.
     """

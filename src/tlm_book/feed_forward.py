@@ -55,7 +55,7 @@ class FeedForward(nn.Module):
 
     x: (*batch, d_model), result of the same shape; `up` holds W_1 and b_1, `down`
     holds W_2 and b_2; without `bias`, only the matrices. ValueError for sizes below
-    1 or an unknown activation.
+    1, an unknown activation or another width.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class GatedFeedForward(nn.Module):
     """(φ(XW_G) ⊙ XW_1) W_2, the same for every row; SwiGLU for φ = silu. (T-gated-ff)
 
     x: (*batch, d_model), result of the same shape; `gate` holds W_G, `up` W_1 and
-    `down` W_2; with `bias`, each also has a bias row. ValueError for sizes below 1 or
-    an unknown activation.
+    `down` W_2; with `bias`, each also has a bias row. ValueError for sizes below 1, an
+    unknown activation or another width.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class MixtureOfExperts(nn.Module):
     transposed matrices of all experts. The rows are sorted by expert, so that each
     expert runs once. The layer jumps where two logits are equal: rounding may then
     choose another expert. ValueError for sizes below 1, for more experts used
-    than there are, and for an unknown activation.
+    than there are, for an unknown activation and for another width.
     """
 
     watch: Watch | None = None  # set while `run_with_cache` looks inside

@@ -25,7 +25,8 @@ def directional_derivatives(
 
     With weights θ and a direction v of length 1 the second is (f(θ+hv) − f(θ−hv)) / 2h.
     For float64 weights away from corners the two agree to about seven digits. The
-    weights are left as they were. ValueError if no weight requires a gradient.
+    weights are left as they were, even if loss() fails. ValueError if no weight requires
+    a gradient, or unless h > 0.
     (W-ae-differentiable)
     """
     weights = [p for p in model.parameters() if p.requires_grad]
@@ -35,6 +36,7 @@ def directional_derivatives(
         "no weight that requires a gradient",
         "at least one",
     )
+    expects(h > 0, "h", h, "a number > 0")
     random = torch.Generator().manual_seed(seed)
     draw = partial(
         torch.randn, generator=random, dtype=torch.float64, device="cpu"
@@ -47,10 +49,12 @@ def directional_derivatives(
 
     values, kept = [], [p.detach().clone() for p in weights]
     with torch.no_grad():
-        for sign in (1, -1):
-            for p, start, v in zip(weights, kept, direction):
-                p.copy_(start + sign * h / length * v)
-            values.append(loss().item())
-        for p, start in zip(weights, kept):
-            p.copy_(start)
+        try:
+            for sign in (1, -1):
+                for p, start, v in zip(weights, kept, direction):
+                    p.copy_(start + sign * h / length * v)
+                values.append(loss().item())
+        finally:
+            for p, start in zip(weights, kept):
+                p.copy_(start)
     return float(by_autograd), (values[0] - values[1]) / (2 * h)

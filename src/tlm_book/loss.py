@@ -46,13 +46,22 @@ def _expects_same_shape(
 
 def _expects_rows(tokens: Tensor, start: int) -> None:
     expects_kind("tokens", tokens, Tensor, "a tensor of integers")
+    _expects_integers(tokens)
     expects(is_whole(start), "start", repr(start), "a whole number", TypeError)
     full, shape = tokens.dim() >= 1 and tokens.shape[-1] >= 1, tuple(tokens.shape)
     expects(full, "tokens", f"shape {shape}", "at least one token in a row")
 
 
+def _expects_integers(tokens: Tensor) -> None:
+    whole = not (tokens.is_floating_point() or tokens.is_complex())
+    whole = whole and tokens.dtype != torch.bool
+    wants = "integer tokens"
+    expects(whole, "tokens", f"dtype {tokens.dtype}", wants, TypeError)
+
+
 def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
     _expects_same_shape("tokens", tokens, shape)
+    _expects_integers(tokens)
     expects(tokens.numel() > 0, "tokens", "no token", "at least one token")
     # on a GPU, the check would wait for the device
     if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -67,8 +76,8 @@ def token_log_probs(
 ) -> Float[Tensor, "*batch n"]:
     """y_k = LogSoftmax(logits)[k, x_k]. (W-loss-index)
 
-    ValueError when the shapes do not fit; on the CPU also TypeError for tokens that
-    are not integers and IndexError for tokens outside {0, …, V−1}.
+    ValueError when the shapes do not fit or there is no token, TypeError for tokens
+    that are not integers; on the CPU also IndexError for tokens outside {0, …, V−1}.
     """
     expects_kind("logits", logits, Tensor, "a tensor")
     expects_shape("logits", logits, ("n", "V"))
@@ -150,7 +159,8 @@ def shift(
 ) -> Int[Tensor, "*batch n"]:
     """(start, x_0, …, x_{n−2}) along the last axis. (W-loss-shift, W-loss-maxlen)
 
-    ValueError if there is no token, TypeError if `start` is not a whole number.
+    ValueError if there is no token, TypeError if tokens are not integers or `start` is
+    not a whole number.
 
     >>> shift(torch.tensor([2, 0, 1]), start=3)
     tensor([3, 2, 0])
@@ -255,6 +265,7 @@ def chunked_loss(
     expects_kind("hidden", hidden, Tensor, "a tensor")
     expects_kind("weight", weight, Tensor, "a tensor")
     expects_shape("weight", weight, ("V", "d"))
+    expects(weight.dim() == 2, "weight", f"shape {tuple(weight.shape)}", "(V, d)")
     V, d = weight.shape
     expects_shape("hidden", hidden, ("n", d))
     if bias is not None:
@@ -265,6 +276,8 @@ def chunked_loss(
     _expects_targets(tokens, shape, V)
     x, H = tokens.flatten().long(), hidden.flatten(0, -2)
     exact = torch.promote_types(hidden.dtype, torch.float32)
+    device = hidden.device.type
+    known = device != "meta"  # meta tensors hold no numbers
     if weights is None:
         one = torch.ones(shape, dtype=exact, device=hidden.device)
         sigma = _shares(one, shape, reduction).flatten()
@@ -276,11 +289,10 @@ def chunked_loss(
             "constants",
         )
         sigma = _shares(weights.to(exact), shape, reduction).flatten()
-        if not torch.compiler.is_compiling():  # their number would not be constant
+        if known and not torch.compiler.is_compiling():  # their number would not be constant
             kept = sigma.nonzero()[:, 0]
             H, x, sigma = H[kept], x[kept], sigma[kept]
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:
+    if known and torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:
         low = torch.get_autocast_dtype(device)
         H, weight, bias = (
             H.to(low),

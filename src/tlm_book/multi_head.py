@@ -8,7 +8,13 @@ from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
-from tlm_book.checks import expects, expects_mask, expects_positive, expects_shape
+from tlm_book.checks import (
+    expects,
+    expects_mask,
+    expects_positive,
+    expects_shape,
+    refuse,
+)
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -45,7 +51,8 @@ class MultiHeadAttention(nn.Module):
     number of heads that keys and values have. (T-grouped-query) With a `window`, row i
     sees rows i − window + 1, …, i. (T-sliding-window) With `qk_norm`, queries and keys
     are normalized, head by head. (T-qk-norm) Finally, `rotary` maps queries and keys,
-    each of shape (*batch, heads, n, d_head).
+    each of shape (*batch, heads, n, d_head). ValueError for a window without `causal`,
+    and for an input that has no row or another width than d_model.
     """
 
     watch: Watch | None = None  # set while `run_with_cache` looks inside
@@ -188,6 +195,7 @@ def fuse_heads(
     (W-mh-weights) ValueError for shapes that do not fit.
     """
     expects_shape("W_Q", W_Q, ("h", "d", "k"))
+    expects(W_Q.dim() == 3, "W_Q", f"shape {tuple(W_Q.shape)}", "(h, d, k)")
     g, (_, d, k) = len(W_K), W_Q.shape
     fits = g >= 1 and len(W_Q) % g == 0
     expects(fits, "W_K", f"{g} heads", f"a divisor of {len(W_Q)}")
@@ -311,7 +319,10 @@ class CrossAttention(nn.Module):
         scores = scale * self._heads(self.query(x)) @ keys.mT  # (*batch, h, m, n)
         if key_mask is not None:
             expects_mask("key_mask", key_mask)
-            expects_shape("key_mask", key_mask, (*keys.shape[:-3], keys.shape[-2]))
+            wants = (*keys.shape[:-3], keys.shape[-2])
+            expects_shape("key_mask", key_mask, wants)
+            if key_mask.dim() != len(wants):
+                refuse("key_mask", f"shape {tuple(key_mask.shape)}", f"{wants}")
             hidden = ~key_mask[..., None, None, :]
             scores = scores.masked_fill(hidden, float("-inf"))
         if causal:
@@ -379,10 +390,11 @@ def windowed_attention(
 
     Each piece of `window` queries meets its own keys and those of the piece before, so
     the cost grows with n·window; for a text shorter than two pieces, one mask is
-    enough. ValueError as for `attention`.
+    enough. ValueError as for `attention`, and for a q without an axis of heads.
     """
     n, w = q.shape[-2], window
     expects_positive(window=window)
+    expects_shape("q", q, ("h", "n", "k"))
     expects_shape("k", k, (n, None))
     expects_shape("v", v, (n, None))
     if n <= w:

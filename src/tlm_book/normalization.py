@@ -62,9 +62,10 @@ class Normalization(nn.Module):
         expects_floats("x", x)
         expects_shape("x", x, tuple(self.weight.shape))
         if self.eps_mode == "inside":
-            return F.layer_norm(
-                x, self.weight.shape, self.weight, self.bias, self.eps
-            )
+            # one type for all, since torch's kernel wants it
+            one = torch.promote_types(x.dtype, self.weight.dtype)
+            a, b = self.weight.to(one), self.bias.to(one)
+            return F.layer_norm(x.to(one), a.shape, a, b, self.eps).to(x.dtype)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         # its gradient is right at σ = 0, too
         sigma, mean = torch.std_mean(wide, dim=-1, correction=0, keepdim=True)
@@ -94,7 +95,7 @@ class RMSNorm(nn.Module):
 
     The parameter `weight` (a) starts as ones; no mean is subtracted and no bias is
     added. x: (…, d_model) → the same shape and dtype; half precision is computed in
-    float32. A row of zeros stays zero, with a finite gradient unless eps = 0.
+    float32. A row of zeros stays zero, with a finite gradient; with eps = 0 it gives NaN.
     ValueError for another width or a negative eps; TypeError if x does not hold
     floating point numbers.
 
@@ -115,7 +116,8 @@ class RMSNorm(nn.Module):
         expects_shape("x", x, tuple(self.weight.shape))
         # one type for both, since torch's kernel wants it
         wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))
-        return F.rms_norm(wide, self.weight.shape, self.weight, self.eps).to(x.dtype)
+        a = self.weight.to(wide.dtype)
+        return F.rms_norm(wide, a.shape, a, self.eps).to(x.dtype)
 
     def spec_weights(self) -> dict[str, np.ndarray]:
         """{"a": gain} as float64, for `spec.normalization.rms_norm`."""

@@ -156,8 +156,9 @@ class Rotary(nn.Module):
 
     x: (…, n, d_head) → the same shape and dtype. `at`: the position of the first row,
     or a slice of n positions, or a tensor of positions, of shape (n,) or any that
-    broadcasts to (…, n). ValueError for an odd d_head, an unknown layout, another width
-    and positions outside 0, …, max_len − 1 (tensors are checked only on the CPU);
+    broadcasts to (…, n). ValueError for an odd d_head, an unknown layout, another width,
+    a tensor of another shape or not of whole numbers (int64, int32), and positions
+    outside 0, …, max_len − 1 (those in tensors are checked only on the CPU);
     TypeError if x does not hold floating point numbers.
 
     >>> Rotary(d_head=4, max_len=10)(torch.ones(2, 3, 4), at=7).shape
@@ -200,9 +201,12 @@ class Rotary(nn.Module):
             self._fill(x)
         n = x.shape[-2]
         whole = (torch.int64, torch.int32)
-        if isinstance(at, Tensor) and (at.dtype not in whole or at.shape[-1:] != (n,)):
+        if isinstance(at, Tensor) and (
+            at.dtype not in whole or at.shape[-1:] != (n,) or at.dim() >= x.dim()
+        ):
             came = f"{at.dtype} of shape {tuple(at.shape)}"
-            refuse("at", came, f"whole numbers, {n} in a row")
+            wants = f"whole numbers, {n} in a row, for x of shape {tuple(x.shape)}"
+            refuse("at", came, wants)
         if self.layout == "halves" or torch.compiler.is_compiling():
             c, s = self.factors(n, at)
             return torch.addcmul(x * c, self.swapped(x), s).to(x.dtype)
@@ -233,7 +237,8 @@ class Rotary(nn.Module):
     ) -> tuple[Float[Tensor, "*rows half"], Float[Tensor, "*rows half"]]:
         """The cosines and sines of n positions."""
         if isinstance(at, Tensor):
-            if at.device.type == "cpu" and not torch.compiler.is_compiling():
+            known = at.device.type == "cpu" and at.numel() > 0
+            if known and not torch.compiler.is_compiling():
                 low, high = (int(p) for p in at.aminmax())
                 got = low if low < 0 else high
                 wants = f"from 0 to {self.max_len - 1} (max_len = {self.max_len})"

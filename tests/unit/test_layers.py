@@ -12,15 +12,20 @@ from tlm_book.attention import attention_pattern as pattern
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from tlm_book.feed_forward import MixtureOfExperts
+from tlm_book.gradients import directional_derivatives
 from tlm_book.heads import logit_lens, mean_rows
 from tlm_book.inference.sampling import last_scores
 from tlm_book.inside import run_with_cache
 from tlm_book.loss import chunked_loss, weighted_loss
 from tlm_book.multi_head import CrossAttention
+from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.optimization import sharpness
-from tlm_book.positional_encoding import PositionalEncoding, sinusoidal_table
+from tlm_book.positional_encoding import PositionalEncoding, Rotary, sinusoidal_table
+from tlm_book.spec import named_tensors
 from tlm_book.spec.attention import attention_pattern
+from tlm_book.spec.feed_forward import gelu, gelu_tanh, relu, silu
 from tlm_book.spec.normalization import rms_norm, standardize
+from tlm_book.spec.operators import is_equivariant, is_indexed_rowwise
 from tlm_book.training import evaluate
 from tlm_book.training.muon import muon_for, newton_schulz
 from tlm_book.transformer_lm import Config, TransformerLM
@@ -229,3 +234,54 @@ def test_experts_begin_as_linear_layers_do():
     experts = MixtureOfExperts(16, 400, n_experts=3)
     for weight, columns in ((experts.gate, 16), (experts.up, 16), (experts.down, 400)):
         assert 0.99 * columns**-0.5 < weight.abs().max() <= columns**-0.5
+
+
+@pytest.mark.parametrize("made", [Normalization(4, eps_mode="inside"), Normalization(4), RMSNorm(4)], ids=["inside", "outside", "rms"])
+@pytest.mark.parametrize(("of_weights", "of_rows"), [(torch.float32, torch.float64), (torch.bfloat16, torch.float32), (torch.float64, torch.float32)])
+@pytest.mark.filterwarnings("error")
+def test_rows_of_another_type_than_the_weights_are_normalized(made, of_weights, of_rows):
+    X = torch.tensor([[1.0, 2.0, 4.0, 8.0]])
+    Y = copy.deepcopy(made).to(of_weights)(X.to(of_rows))
+    assert Y.dtype == of_rows
+    torch.testing.assert_close(Y.float(), made(X), atol=1e-6, rtol=1e-6)
+
+
+def test_a_loss_that_fails_leaves_the_weights_as_they_were():
+    model, calls = torch.nn.Linear(2, 2), iter([0, 1])
+    before = [p.detach().clone() for p in model.parameters()]
+
+    def loss():
+        if next(calls):
+            raise KeyError
+        return model(torch.ones(2)).sum()
+
+    with pytest.raises(KeyError):
+        directional_derivatives(model, loss)
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_in_chunks_has_a_shape_without_numbers(weighted):
+    H, W, w = (torch.ones(size, device="meta") for size in ((2, 3, 4), (5, 4), (2, 3)))
+    x = torch.zeros(2, 3, dtype=torch.long, device="meta")
+    assert chunked_loss(H, W, x, w if weighted else None).shape == ()
+
+
+def test_no_rows_have_no_positions():
+    assert Rotary(4, 9)(torch.zeros(2, 0, 4), at=torch.zeros(0, dtype=torch.long)).shape == (2, 0, 4)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_the_specification_computes_whole_numbers_in_float64(dtype):
+    x = np.array([1, 6, 100], dtype=dtype)
+    for f in (silu, gelu, gelu_tanh, relu):
+        np.testing.assert_array_equal(f(x), f(x.astype(float)))
+    assert gelu_tanh(np.int8(-6)) == gelu_tanh(-6.0)
+    p = named_tensors.softmax(named_tensors.named(x, "a"), "a")
+    np.testing.assert_array_equal(p, named_tensors.softmax(named_tensors.named(x.astype(float), "a"), "a"))
+
+
+def test_another_number_of_rows_is_neither_indexed_rowwise_nor_equivariant():
+    X = np.arange(6.0).reshape(3, 2)
+    for T in (lambda X: np.vstack([X, X.sum(axis=0)]), lambda X: X[:1]):
+        assert not is_indexed_rowwise(T, X, 0 * X) and not is_equivariant(T, X)

@@ -196,8 +196,9 @@ def _expects_tensors(wants: str, **given: object) -> None:
 def _expects_key_mask(key_mask: Tensor | None, shape: tuple[int, ...]) -> None:
     if key_mask is not None:
         _expects_tensors("a tensor of torch.bool", key_mask=key_mask)
-        expects_shape("key_mask", key_mask, shape)
         expects_mask("key_mask", key_mask)
+        got, wants = f"shape {tuple(key_mask.shape)}", f"({', '.join(map(str, shape))})"
+        expects(tuple(key_mask.shape) == shape, "key_mask", got, wants)
 
 
 def _expects_same_batch(source: Tensor, target: Tensor) -> None:
@@ -248,8 +249,11 @@ class EncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Draw all weights: matrices uniform (Glorot), biases 0, tables normal with
-        standard deviation 1/√d (scaled embeddings) or 0.02."""
+        """Draw all matrices but a table of positions: those of linear layers uniform
+        (Glorot), those of embeddings (and with `tied` the last layer's) normal with
+        standard deviation 1/√d if they are scaled, 0.02 otherwise; biases of linear
+        layers are set to 0.
+        """
         std = self.config.d_model**-0.5 if self.config.embed_scale else 0.02
         table = self.embedding.table.weight  # with `tied`, that of the last layer, too
         for layer in self.modules():

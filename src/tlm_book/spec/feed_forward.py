@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float
 
 from tlm_book.checks import expects, expects_one_of, expects_positive, shaped
 from tlm_book.spec.operators import softmax
 
-Entries: TypeAlias = Real[np.ndarray, "..."] | float  # an array, or one number
+Entries: TypeAlias = Float[np.ndarray, "..."] | float  # an array, or one number
 
 __all__ = [
     "Entries",
@@ -162,7 +162,7 @@ def mixture_of_experts(
     layers FF_e. (T-moe-def)
 
     `experts` holds W_G, W_1, W_2 of each. ValueError unless W_R has a column for
-    each expert and 1 ≤ k ≤ E.
+    each expert and 1 ≤ k ≤ E, and for an activation that is not a key of GATE_FORMULAS.
     """
     n_experts = W_R.shape[1]
     fits = len(experts) == n_experts
@@ -176,7 +176,10 @@ def mixture_of_experts(
 def load_balancing_loss(R: Float[np.ndarray, "n E"], k: int = 1) -> float:
     """E Σ_e f_e P_e: f_e is the share of the n·k choices that fall on expert e, P_e the
     mean over the rows of softmax(R)[:, e]. (T-load-balancing)
+
+    ValueError for no rows, and unless 1 ≤ k ≤ E.
     """
+    expects(len(R) > 0, "R", "no rows", "at least one")
     f = chosen_experts(R, k).mean(axis=0) / k
     P = softmax(R).mean(axis=0)
     return float(len(f) * f @ P)

@@ -61,11 +61,12 @@ def standardize_jacobian(
     """The derivative of (x − x̄)/(σ + ε), also where σ = 0; of (x − x̄)/√(σ² + ε) with
     eps_mode "inside". (T-standardize-jacobian)
 
-    ValueError unless ε > 0, and for an unknown mode.
+    ValueError unless ε > 0, for an unknown mode and for an empty row.
     """
     expects_one_of("eps_mode", eps_mode, ("outside", "inside"))
     wanted = "a number > 0: without it there is no derivative at a constant row"
     expects(eps > 0, "eps", eps, wanted)
+    expects(len(x) >= 1, "x", "no number", "at least one")
     d = len(x)
     u = x - x[0]  # in floating point, too, exactly 0 for a constant row
     u = u - u.mean()
@@ -161,10 +162,13 @@ def feed_forward_backward(
 ) -> tuple[Float[Array, "n d"], dict[str, Array]]:
     """X̄ and the derivatives with respect to the weights, by name, for Y = φ(XW_1 +
     1b_1)W_2 + 1b_2. (T-backward-linear, T-backward-rowwise)
+
+    ValueError for shapes that do not fit and as in `activation_derivative`.
     """
     Z = X @ W_1 + b_1
+    slope = activation_derivative(Z, activation)
     dH, dW_2, db_2 = linear_backward(dY, FORMULAS[activation](Z), W_2)
-    dZ = dH * activation_derivative(Z, activation)
+    dZ = dH * slope
     dX, dW_1, db_1 = linear_backward(dZ, X, W_1)
     return dX, {"W_1": dW_1, "b_1": db_1, "W_2": dW_2, "b_2": db_2}
 

@@ -33,9 +33,13 @@ def duplicate_token_score(
     """The mean, over rows i whose token came before, of Σ A[i, j + shift] over all
     j < i with t[j] = t[i]. (T-head-scores)
 
-    ValueError if no token comes twice, or if t has another length than A.
+    ValueError if no token comes twice, if t has another length than A, or if some
+    j + shift is no column of A.
     """
     earlier = [[j for j in range(i) if t[j] == t[i]] for i in range(len(t))]
+    fits = all(0 <= j + shift < len(t) for E in earlier for j in E)
+    wants = f"j + shift from 0 to {len(t) - 1} for these j"
+    expects(fits, "shift", shift, wants)
     sums = [sum(A[i, j + shift] for j in E) for i, E in enumerate(earlier) if E]
     expects(sums, "t", "no token that comes twice", "at least one")
     return float(sum(sums) / len(sums))

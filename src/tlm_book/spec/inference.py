@@ -122,8 +122,12 @@ def sample(
 def keep(
     p: Float[np.ndarray, "V"], kept: Iterable[SupportsIndex]
 ) -> Float[np.ndarray, "V"]:
-    """p with zeros for all tokens outside `kept`, divided by its sum."""
+    """p with zeros for all tokens outside `kept`, divided by its sum.
+
+    ValueError if nothing is left.
+    """
     cut = np.where(np.isin(np.arange(len(p)), [int(j) for j in kept]), p, 0.0)
+    expects(cut.sum() > 0, "kept", "no token with p > 0", "at least one")
     return cut / cut.sum()
 
 
@@ -204,7 +208,9 @@ def sample_chosen(
     start: int | None,
     **choices: Any,
 ) -> Int[np.ndarray, "m"]:
-    """`sample`, with the choices of `chosen`."""
+    """`sample`, with the choices of `chosen`. ValueError if there is nothing to read."""
+    nothing = start is None and len(x) == 0
+    expects(not nothing, "x", "no tokens", "at least 1, or a start marker")
     x = x.astype(int)
     for u_k in u:
         z = T(x if start is None else np.append(start, x))[-1]

@@ -32,12 +32,13 @@ def standardize(
     "none" by σ. (W-standardize-def)
 
     A constant row gives 0; in the mode "none", or with eps = 0, it gives NaN, as 0/0
-    does. ValueError for an unknown mode and for anything but one row.
+    does. ValueError for an unknown mode, an empty row and anything but one row.
 
     >>> standardize(np.array([2.0, 4.0, 6.0, 10.0, 13.0])).round(3)
     array([-1.25, -0.75, -0.25,  0.75,  1.5 ])
     """
     expects_one_of("eps_mode", eps_mode, EPS_MODES)
+    expects(len(x) >= 1, "x", "no number", "at least one")
     v = x - x[0]  # the same in ℝ; in floating point a constant row is exactly 0
     u = v - v.mean()
     sigma = np.sqrt(np.mean(u**2))

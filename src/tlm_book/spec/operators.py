@@ -99,7 +99,7 @@ def is_indexed_rowwise(
         Z.shape == X.shape, "Z", f"shape {Z.shape}", f"the shape of X, {X.shape}"
     )
     Y = T(X)
-    return all(
+    return len(Y) == len(X) and all(
         agree(T(np.concatenate([Z[:i], X[i : i + 1]]))[i], Y[i], tol)
         for i in range(len(X))
     )
@@ -129,6 +129,8 @@ def is_equivariant(
         exchanged[[i, j]] = j, i
         orders.append(exchanged)
     Y = T(X)
+    if len(Y) != n:
+        return False
     return all(agree(T(X[order]), Y[order], tol) for order in orders)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from tlm_book.checks import expects, shaped
+from tlm_book.checks import expects, expects_several, shaped
 
 __all__ = [
     "word_pieces",
@@ -34,11 +34,13 @@ __all__ = [
 @shaped
 def word_pieces(word: str, pieces: Collection[str]) -> list[str] | None:
     """A word cut into pieces from the left, each the longest that fits; pieces after
-    the first begin with ##. None if nothing fits. (A-subword-fallback)
+    the first begin with ##. None if nothing fits. (A-subword-fallback) TypeError for
+    pieces in a single text.
 
     >>> word_pieces("nonsense", {"non", "##sense", "##s"})
     ['non', '##sense']
     """
+    expects_several("pieces", pieces, "a set of str")
     found, rest, mark = [], word, ""
     while rest:
         fits = [n for n in range(1, len(rest) + 1) if mark + rest[:n] in pieces]
@@ -58,7 +60,7 @@ def utf8(c: str) -> bytes:
     (B-utf8-map)
 
     ValueError for a surrogate (U+D800 to U+DFFF): those code points are not
-    characters.
+    characters. TypeError for anything but one character.
 
     >>> utf8("é")
     b'\\xc3\\xa9'
