@@ -430,6 +430,8 @@ def test_a_folder_that_is_no_llama_is_refused(name, tmp_path):
      ("qwen3", {"use_sliding_window": True, "sliding_window": 3, "layer_types": ["full_attention", "sliding_attention"]}, "want a window in all blocks or in none"),
      ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: got ['full_attention', 'sliding_attention'], want a window in all blocks or in none"),
      ("mistral", {"layer_types": ["full_attention", "chunked_attention"]}, "layer_types: got 'chunked_attention', want one of 'sliding_attention', 'full_attention'"),
+     ("mistral", {"num_hidden_layers": None}, "num_hidden_layers: got None, want a whole number"),
+     ("qwen2", {"use_sliding_window": True, "max_window_layers": "x", "layer_types": None}, "max_window_layers: got 'x', want a whole number"),
      ("mistral", {"sliding_window": 0}, "window: got 0, want"), ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention: got True, want None or False"),
      ("gemma", {"hidden_activation": "relu"}, "hidden_activation: got 'relu', want"), ("mixtral", {"num_experts_per_tok": 9}, "n_experts_used: got 9, want"),
      ("mixtral", {"num_local_experts": 9}, "got no tensor model.layers.0.block_sparse_moe.experts.8.w1.weight")],

@@ -477,6 +477,20 @@ def test_translation_stops_and_never_writes_padding():
         assert pretrained.translate_marian(model, LETTERS, ["a"]) == [""]
 
 
+def test_a_sentence_that_is_too_long_is_named():
+    model = EncoderDecoder(marian_preset(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7)).eval()
+    with pytest.raises(ValueError, match="sentences: got one of 11 tokens, want at most max_len = 7"):
+        pretrained.translate_marian(model, LETTERS, ["a", "a" * 9])
+
+
+@pytest.mark.parametrize(("sizes", "changes", "words"), [({}, {"start": 6}, r"got \[6\], want tokens from 0 to 5"), ({}, {"padding": -1}, r"got \[-1\]"), ({"source_vocab_size": 7}, {}, "got one, for a model with two vocabularies")])
+def test_a_tokenizer_that_could_not_be_read_again_is_not_saved(sizes, changes, words, tmp_path):
+    model = EncoderDecoder(marian_preset(6, d_model=8, d_ff=8, n_layers=1, n_heads=2, max_len=7, **sizes))
+    with pytest.raises(ValueError, match=f"tokenizer: {words}"):
+        save_marian(model, tmp_path / "m", LETTERS._replace(**changes))
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_text_that_holds_the_number_of_the_padding_is_read_whole(monkeypatch):
     """What is hidden is what was filled up, and not what looks like it."""
     torch.manual_seed(0)

@@ -122,9 +122,11 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
     """(model, tokenizer) from Hugging Face's files of a GPT-2, in a folder or under a name on the hub.
     (T-gpt2-weights)
 
-    The model has the dtype of the file and is in evaluation mode; the tokenizer is None if the folder has no vocab.json.
+    `revision` is a branch, a tag or a commit on the hub, None the newest; for a folder it has no meaning. The model has the dtype
+    of the file and is in evaluation mode; the tokenizer is None if the folder has no vocab.json.
+
     FileNotFoundError for a missing folder or file, ValueError for files that are broken or do not fit together, ConnectionError
-    without a network, ImportError without the library huggingface_hub.
+    without a network, ImportError without the library huggingface_hub, TypeError for arguments of another type.
     """
     folder = model_folder(name_or_folder, ("vocab.json", "merges.txt"), revision)
     config, tensors = config_in(folder, gpt2_config), gpt2_tensors(folder)
@@ -144,7 +146,7 @@ def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: T
     (T-gpt2-lossless)
 
     FileExistsError if the folder exists; ValueError if the model or the tokenizer is of a kind that GPT-2's files cannot
-    express, or if they do not fit together.
+    express, if they do not fit together, or if weights are not finite; TypeError for another kind of model or tokenizer.
     """
     expects_model(model)
     c = model.config

@@ -58,7 +58,7 @@ def has_weights(place: Path) -> bool:
 
 def fetch(name: str, files: Sequence[str], revision: str | None = None) -> Path:
     """The folder in the hub's cache with these files of a model, fetched if need be. ValueError for a model that is available only
-    as a pickle, ConnectionError if it cannot be fetched.
+    as a pickle and for a damaged file, ConnectionError if it cannot be fetched, ImportError without the library huggingface_hub.
     """
     try:
         hub = library("huggingface_hub", "pretrained")

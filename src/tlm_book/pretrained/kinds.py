@@ -39,8 +39,8 @@ def is_ours(folder: str | os.PathLike[str]) -> bool:
 
 def load_model(name_or_folder: str | os.PathLike[str], *, revision: str | None = None) -> tuple[Any, Any]:
     """(model, tokenizer) from Hugging Face's files of any kind that this book knows: by the field model_type of config.json, they are
-    read by `load_gpt2`, `load_marian` or `load_llama`; a folder that `train` or `save` made is read by `load`. Errors as in these;
-    ValueError for another kind.
+    read by `load_gpt2`, `load_marian` or `load_llama`; a folder that `train` or `save` made is read by `load`. The model is
+    in evaluation mode. `revision` as in `load_gpt2`; errors as in these; ValueError for another kind.
     """
     if isinstance(name_or_folder, str | os.PathLike) and is_ours(name_or_folder):
         return load(name_or_folder)

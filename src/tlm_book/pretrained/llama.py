@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_kind, is_whole
+from tlm_book.checks import expects, expects_kind, expects_positive, is_whole
 from tlm_book.files import new_folder, read_json
 from tlm_book.pretrained.files import (
     CONFIG,
@@ -57,7 +57,8 @@ def load_llama(
 
     The model has this dtype, or that of the file, and is in evaluation mode; the tokenizer is None if the folder has no
     tokenizer.json. (Gemma's files hold each gain minus 1; adding the 1 rounds in half precision, but hardly in float32.) Errors as in
-    `load_gpt2`; TypeError for a dtype that is not a floating point type.
+    `load_gpt2`; TypeError for a dtype that is no floating point type of 16 bits or more, ImportError if its tokenizer needs the library
+    tokenizers is missing.
     """
     fits = dtype is None or isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize > 1
     expects(fits, "dtype", repr(dtype), "None or floating point numbers of 16 bits or more, such as torch.bfloat16", TypeError)
@@ -104,10 +105,11 @@ def save_llama(
     """Write a new folder that `transformers` loads, with a tokenizer.json if there is a tokenizer. (T-llama-weights)
 
     `family`: "llama", "qwen2", "qwen3", "mistral", "mixtral" or "gemma"; None: the first whose files can express the model.
-    Weights of more than `limit` bytes go into several files. FileExistsError if the folder exists; ValueError if the model is
-    of a kind that the family's files cannot express, or if model and tokenizer do not fit together.
+    Weights of more than `limit` bytes go into several files. Errors as in `save_gpt2`; ValueError for a `limit` below 1 and a
+    model with dropout, which `save_model` leaves out.
     """
     expects_model(model)
+    expects_positive(limit=limit)
     c, V = model.config, model.config.vocab_size
     family = family_of(c) if family is None else family
     fields = llama_fields(c, family) | {"dtype": str(model.embedding.table.weight.dtype).removeprefix("torch.")}

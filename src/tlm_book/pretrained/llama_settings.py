@@ -6,7 +6,7 @@ Written by hand.
 from collections.abc import Mapping
 from typing import Any
 
-from tlm_book.checks import expects, expects_kind, expects_one_of
+from tlm_book.checks import expects, expects_kind, expects_one_of, expects_whole
 from tlm_book.positional_encoding import RopeScaling
 from tlm_book.pretrained.files import CONFIG
 from tlm_book.pretrained.names import EXPERT_FIELDS, HUB_ACTIVATIONS, LLAMA_FIELDS
@@ -135,10 +135,12 @@ def window(said: Mapping[str, Any]) -> int | None:
     family, L = said["model_type"], said["num_hidden_layers"]
     if family not in ("mistral", "mixtral") and not (family in ("qwen2", "qwen3") and said["use_sliding_window"]):
         return None
+    expects_whole(num_hidden_layers=L)
     kinds = [] if family == "mixtral" else said.get("layer_types") or []  # Mixtral's class does not read them
     for kind in kinds:
         expects_one_of("layer_types", kind, (SLIDING, "full_attention"))
-    first = said["max_window_layers"] if family in ("qwen2", "qwen3") else 0
+    first = said["max_window_layers"] if family in ("qwen2", "qwen3") and not kinds else 0
+    expects_whole(max_window_layers=first)
     narrow = [kind == SLIDING for kind in kinds] or [i >= first for i in range(min(L, 10_000))]
     one, field = all(narrow) or not any(narrow), "layer_types" if kinds else "max_window_layers"
     expects(one, field, said[field], "a window in all blocks or in none: the model has one for all")

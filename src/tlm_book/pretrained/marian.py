@@ -28,6 +28,7 @@ from tlm_book.pretrained.marian_text import (
     MarianTokenizer,
     checked_vocab,
     load_marian_tokenizer,
+    outside,
 )
 from tlm_book.pretrained.names import (
     HUB_ACTIVATIONS,
@@ -147,8 +148,8 @@ def load_marian(
     """(model, tokenizer) from Hugging Face's files of a Marian model, in a folder or under a name on the hub.
     (T-marian-weights)
 
-    The tokenizer is None if the folder has no vocab.json. Errors as in `load_gpt2`; ImportError if there is a tokenizer and the
-    library sentencepiece is missing.
+    The model has the dtype of the file and is in evaluation mode; the tokenizer is None if the folder has no vocab.json. `revision` and
+    errors as in `load_gpt2`; ImportError if there is a tokenizer and the library sentencepiece is missing.
     """
     folder = model_folder(name_or_folder, TOKENIZER_FILES, revision)
     config, tensors = config_in(folder, marian_config), read_tensors(folder)
@@ -170,13 +171,18 @@ def save_marian(model: EncoderDecoder, folder: str | os.PathLike[str], tokenizer
     """Write a new folder that `transformers` loads as a Marian model, with the tokenizer's three files if there is one.
     (T-marian-weights)
 
-    FileExistsError if the folder exists; ValueError if the model is of a kind that Marian's files cannot express.
+    FileExistsError if the folder exists; ValueError if the model is of a kind that Marian's files cannot express, if weights are not
+    finite, or for a tokenizer that does not fit, as no tokenizer fits a model with two vocabularies; TypeError for another kind of either.
     """
     expects_kind("model", model, EncoderDecoder, "an EncoderDecoder")
     fields = marian_fields(model.config)
     if (t := tokenizer) is not None:
         expects_kind("tokenizer", t, MarianTokenizer, "a MarianTokenizer or None")
-        checked_vocab(t.vocab, model.config.vocab_size, "tokenizer")
+        V = model.config.vocab_size
+        expects(model.config.source_vocab_size is None, "tokenizer", "one, for a model with two vocabularies", "None: such a folder could not be read")
+        checked_vocab(t.vocab, V, "tokenizer")
+        odd = outside((t.padding, t.stop, t.start), V)
+        expects(not odd, "tokenizer", odd[:1], f"tokens from 0 to {V - 1} for padding, end and start")
         fields |= {"eos_token_id": t.stop, "forced_eos_token_id": t.stop}
         fields |= {"pad_token_id": t.padding, "decoder_start_token_id": t.start}
     with new_folder(folder) as part:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tlm_book.checks import expects, expects_positive, expects_several
+from tlm_book.checks import expects, expects_kind, expects_positive, expects_several
 from tlm_book.encoder_decoder import EncoderDecoder
 from tlm_book.files import read_json
 from tlm_book.inference.sampling import Sampler
@@ -110,16 +110,23 @@ def translate_marian(
     model: EncoderDecoder, tokenizer: MarianTokenizer, sentences: Sequence[str], max_new: int | None = None
 ) -> list[str]:
     """The translations of these sentences, by the likeliest token at each step. `max_new` bounds their tokens; by default it is as
-    many as the model can read. TypeError for a single text, ValueError for no sentence.
+    many as the model can read. The model may be in either mode, and keeps it.
+
+    TypeError for a single text, ValueError for no sentence and for one with more tokens than the model reads; IndexError if the model
+    writes a token that is not in the vocabulary.
     """
     expects_several("sentences", sentences, "a list of str", Sequence)
+    expects(len(sentences) > 0, "sentences", "none", "at least one")
+    expects_kind("model", model, EncoderDecoder, "an EncoderDecoder")
+    expects_kind("tokenizer", tokenizer, MarianTokenizer, "a MarianTokenizer")
     rows, t = [tokenizer.encode(sentence) for sentence in sentences], tokenizer
-    expects(rows, "sentences", "none", "at least one")
     steps = model.config.max_len if max_new is None else max_new
     expects_positive(max_new=steps)
     device = model.embedding.table.weight.device
     source = padded(rows, t.padding).to(device)
     key_mask = padded([[1] * len(row) for row in rows]).bool().to(device)  # by lengths, since a text may contain the padding's number, too
+    longest = max(map(len, rows))
+    expects(longest <= model.config.max_len, "sentences", f"one of {longest} tokens", f"at most max_len = {model.config.max_len}")
     reader = TranslationReader(model, source, key_mask)
 
     def step(token: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
