@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_kind
 from tlm_book.derivation.kinds import MEANS, Kind, ProofNode
 from tlm_book.derivation.trial import AGREES
 
@@ -93,7 +93,8 @@ def _nodes(root: ProofNode) -> list[ProofNode]:
 
 
 def assumptions(proof: ProofNode) -> tuple[Assumption, ...]:
-    """What the certificate of this tree takes for granted, leaf by leaf. (T-derivation-sound)"""
+    """What the certificate of this tree takes for granted, leaf by leaf; TypeError for anything but a tree. (T-derivation-sound)"""
+    expects_kind("proof", proof, ProofNode, "a Derivation")
     places = Counter((_key(leaf), _form(leaf)) for leaf in _nodes(proof) if not leaf.premises)
     return tuple(Assumption(*key, form.formula, form.checks, count) for (key, form), count in places.items())
 

@@ -39,7 +39,8 @@ class Causal(nn.Module):
 
     Takes a MultiheadAttention, called with x as query, key and value, or a
     TransformerEncoder, a TransformerDecoder or a layer of these (TypeError for
-    others). `memory` is a decoder's second argument. The rows of x run along its last
+    others). `memory` is a decoder's second argument; TypeError for a decoder without
+    it and for others with one. The rows of x run along its last
     axis but one; for a module with batch_first=False, in a batch (n, batch, d), along
     its first, as in torch.
     """
@@ -54,6 +55,9 @@ class Causal(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch d"], *memory: Float[Tensor, "*other k"]
     ) -> Float[Tensor, "*batch d"]:
+        reads = isinstance(self.module, nn.TransformerDecoder | nn.TransformerDecoderLayer)
+        wants = "one, for a decoder" if reads else "none: only a decoder reads one"
+        expects(len(memory) == reads, "memory", f"{len(memory)} of them", wants, TypeError)
         attention = next(
             m for m in self.module.modules() if hasattr(m, "batch_first")
         )

@@ -16,8 +16,8 @@ __all__ = ["Derivation"]
 class Derivation:
     """A proof tree: `subject` is of `kind` because of `reason`, applied to
     `premises`. Its text is the tree; `plot` draws it. `declared` marks a leaf that a
-    rule from outside the book has made. TypeError for another kind of subject, kind or
-    reason: a forgotten subject would take the place of the first premise.
+    rule from outside the book has made. TypeError for another kind of subject, kind,
+    reason or premises: a forgotten subject would take the place of the first premise.
     """
 
     subject: str
@@ -30,6 +30,9 @@ class Derivation:
         expects_kind("subject", self.subject, str, "a name, then the premises")
         expects_kind("kind", self.kind, Kind, "a Kind, such as Kind.ROWWISE")
         expects_kind("reason", self.reason, str, "a str")
+        expects_kind("premises", self.premises, tuple, "a tuple of Derivations")
+        for premise in self.premises:
+            expects_kind("premises", premise, Derivation, "a tuple of Derivations")
 
     @property
     def autoregressive(self) -> bool:
