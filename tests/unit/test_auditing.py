@@ -31,7 +31,7 @@ from tlm_book.auditing import (
     trial,
 )
 from tlm_book.auditing.report import Leak, Report
-from tlm_book.auditing.small import small_audit
+from tlm_book.auditing.small import first_culprit, small_audit
 from tlm_book.checks import expects, refuse
 from tlm_book.derivation import derive
 
@@ -483,6 +483,19 @@ def test_a_step_draws_what_the_whole_pass_draws():
 
     report = audit(lambda x: x.cumsum(-2) + torch.rand(1), zoo.rows(), step=step, modes=["eval"])
     assert report.ok and not report.problems and "decoding with a cache" in str(report.notes), report
+
+
+def test_a_model_that_raises_keeps_no_hook_of_the_small_auditor():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4))
+    with pytest.raises(RuntimeError):
+        first_culprit(model, torch.zeros(2, 3), torch.ones(2, 3), 0, 0.0)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_the_effects_of_a_report_are_fractions_of_the_largest_output():
+    x = torch.arange(1.0, 13).view(4, 3)
+    report, scaled = (audit(lambda x, c=c: c * x.cumsum(-2), x, modes=["eval"]) for c in (1, 8))
+    assert np.allclose(report.effects, scaled.effects, rtol=1e-12) and not report.effects[:, 0].any() and (np.diag(report.effects)[1:] > report.tolerance).all()
 
 
 @pytest.mark.parametrize("complain", [expects, lambda fits, *words: refuse(*words)], ids=["expects", "refuse"])

@@ -75,7 +75,9 @@ def leak_lines(leak: Leak) -> list[str]:
 @dataclass(frozen=True, eq=False)
 class Report:
     """What `audit` found: `ok`, `leaks`, `problems` (what could not be decided), `notes` (what was tried, and in which
-    precision) and `effects`, in which entry (i, j) is the change of output row i when the input rows from j on are replaced.
+    precision) and `effects`, in which entry (i, j) is the change of output row i, as a fraction of the largest output, when the input
+    rows from j on are replaced (at the last length; 0 in column 0, which is not tried). `subject` is the model's name, changes up to
+    `tolerance` are noise in `effects`, and `undecided` is true if something that was asked for could not be tried.
     """
 
     subject: str

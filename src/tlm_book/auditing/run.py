@@ -203,6 +203,7 @@ def check_inputs(example: Inputs, modules: Mapping[str, nn.Module], options: Opt
     hugging = any(hasattr(m, "set_attn_implementation") for m in modules.values())
     wants = f"one of {', '.join(map(repr, BACK_ENDS))}; other names need a Hugging Face model"
     for name in options.back_ends:
+        expects(isinstance(name, str), "back_ends", repr(name), "a list of names")
         expects(name in BACK_ENDS or hugging, "back_ends", repr(name), wants)
     x, n = example.x, example.n
     expects(len(x) > 0, "inputs", "an empty batch", "at least one sequence")

@@ -110,9 +110,11 @@ def first_culprit(
             )
             for path, module in model.named_modules()
         ]
-        model(rows)
-        for hook in hooks:
-            hook.remove()
+        try:
+            model(rows)
+        finally:
+            for hook in hooks:
+                hook.remove()
         return calls
 
     for (path, *before), (other, *after) in zip(trace(X), trace(Y)):
