@@ -418,6 +418,15 @@ def test_tokens_that_reach_the_share_exactly_are_enough():
     assert [[bar.get_width() for bar in group] for group in view._figure().axes[0].containers] == [[0.5, 0.5], [1.0, 0.0]]
 
 
+@pytest.mark.parametrize("tau", [0.1, 1.0, 10.0])
+def test_the_rounding_of_scores_is_as_large_as_is_said(tau):
+    z = np.sort(np.random.default_rng(0).normal(size=(100, 5)))[:, ::-1]
+    held = np.array([sampling(row, list("abcde"), temperature=tau).data["scores"] for row in z])
+    p, q = (np.exp(s / tau) / np.exp(s / tau).sum(-1, keepdims=True) for s in (z, held))
+    off = np.abs(np.log(p / q)).max()
+    assert 2e-5 / tau < off < 1e-4 / tau
+
+
 def test_equally_likely_tokens_keep_their_order():
     scores = [k % 3 for k in range(300)]
     view = sampling(scores, [str(k) for k in range(300)])

@@ -1,5 +1,6 @@
 """The model on a page, Python's side: what is refused, what a reader without scripts sees, and that hostile text stays text."""
 
+import copy
 import json
 
 import numpy as np
@@ -47,6 +48,8 @@ def test_hostile_text_stays_text(pair, text):
         ({"top_k": 259}, ValueError, "top_k: got 259"),
         ({"top_p": 0.0}, ValueError, "top_p: got 0.0"),
         ({"seed": -1}, ValueError, "seed: got -1"),
+        ({"file": 'a"b'}, ValueError, "file: got 'a\"b', want a name of letters, digits, - and _"),
+        ({"stories": ["Anna had the key.\nWho had the key? "]}, ValueError, "got 'Anna had the key."),
     ],
 )  # fmt: skip
 def test_refused(pair, change, error, words):
@@ -67,12 +70,27 @@ def test_models_and_tokenizers_that_do_not_fit(pair):
         playground(model, turned)
 
 
+def test_weights_without_numbers_are_refused(pair):
+    broken, empty = copy.deepcopy(pair[0]), copy.deepcopy(pair[0]).to("meta")
+    with torch.no_grad():
+        next(broken.parameters())[0, 0] = torch.nan
+    for model in (broken, empty):
+        with pytest.raises(ValueError, match="model: got weights that are not finite, or hold no numbers"):
+            playground(model, pair[1])
+
+
+def test_the_file_of_a_site_has_a_plain_name(pair):
+    for make in (lambda: shared_file("../x", *pair), lambda: questions(*pair, [STORY], file="x.js")):
+        with pytest.raises(ValueError, match="want a name of letters, digits, - and _"):
+            make()
+
+
 def test_the_readers_choices_can_be_set(pair):
     view = playground(*pair, "hi")
     view.off, view.causal, view.top_k, view.text = ["0.1", "1.0"], False, 5, "ho"
     with pytest.raises(ValueError, match="off: got '9.9', want \"block.head\" with blocks from 0 to 1 and heads from 0 to 1"):
         questions(*pair, [STORY]).off = ["9.9"]
-    for name, value in (("off", ["2.0"]), ("top_k", 0), ("temperature", 99.0)):
+    for name, value in (("off", ["2.0"]), ("top_k", 0), ("temperature", 99.0), ("seed", -1)):
         with pytest.raises((ValueError, traitlets.TraitError), match=f"{name}: got"):
             setattr(view, name, value)
 
@@ -197,6 +215,7 @@ def test_a_model_is_read_in_evaluation_mode(mode):
 
 
 NUMPY = """
+import copy
 import json
 import numpy as np
 from tlm_book.viewer import attention, clock_hands, descent, epsilon_spread, sampling, softmax_temperature

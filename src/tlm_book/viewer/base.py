@@ -20,7 +20,7 @@ from jaxtyping import Float64
 
 from tlm_book.arrays import as_array
 from tlm_book.checks import expects, is_whole
-from tlm_book.files import new_file
+from tlm_book.files import checked_path, new_file
 from tlm_book.libraries import library
 from tlm_book.viewer.style import use_style
 
@@ -142,9 +142,10 @@ class Picture(anywidget.AnyWidget):
         .svg, .png  a drawing of what the picture shows now; not for a playground, which computes on its page.
         .json       what the page is given: `data` and the reader's choices.
 
-        ValueError for another ending, FileNotFoundError if there is no such folder. A file of that name is replaced.
+        ValueError for another ending, FileNotFoundError if there is no such folder, TypeError for anything but a path, ImportError if a
+        drawing is wanted and matplotlib is missing. A file of that name is replaced.
         """
-        path = Path(file)
+        path = checked_path(file, "file")
         endings = (".html", ".json", *((".svg", ".png") if hasattr(self, "_figure") else ()))
         still = "" if hasattr(self, "_figure") else ": this picture is computed on its page, and has no drawing"
         expects(path.suffix in endings, "file", repr(str(file)), f"a name that ends in {', '.join(endings[:-1])} or {endings[-1]}{still}")

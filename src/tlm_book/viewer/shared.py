@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
+from tlm_book.checks import expects_kind
 from tlm_book.viewer.base import HOST, script
-from tlm_book.viewer.playground.file import OfModel, data_of
+from tlm_book.viewer.playground.file import OfModel, checked_name, data_of
 from tlm_book.viewer.playground.view import Playground
 from tlm_book.viewer.questions.view import Questions
 
@@ -17,6 +18,8 @@ def shared_file(file: str, model: Any, tokenizer: Any) -> str:
 
     TypeError and ValueError as in `playground`.
     """
+    expects_kind("file", file, str, "a name")
+    checked_name(file)
     data = json.dumps(data_of(model, tokenizer), sort_keys=True, separators=(",", ":"), allow_nan=False)
     common = script("base", *(f"playground/{part}" for part in ("tokens", "computer", "asking")))
     draw = "".join(_drawing(picture, common) for picture in (Playground, Questions))

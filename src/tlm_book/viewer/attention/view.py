@@ -44,7 +44,8 @@ class View(Picture):
     view.to_html()           is the picture as a piece of HTML.
 
     The reader's choices are traits. They follow the reader in a live notebook, may be set, and may be watched
-    (`view.observe(call, names=["layer", "head"])`); a value outside the picture's range raises IndexError or ValueError.
+    (`view.observe(call, names=["layer", "head"])`); a value outside the picture's range raises IndexError or
+    ValueError, one of another kind TypeError or traitlets' TraitError.
 
     layer, head  the head shown in detail: its block and its place there, counted from 0.
     pinned       the marked place: None, or (i, j): row i and column j, one of which may be None.
@@ -214,7 +215,10 @@ def _array(argument: str, weights: Any) -> Shaped[np.ndarray, "..."]:
 
 def _mask(mask: Any, given: Sequence[Float64[np.ndarray, "layers heads n m"]]) -> Bool[np.ndarray, "n m"]:
     """The mask as booleans; TypeError for other types, ValueError for another shape or a weight where it is False."""
-    seen = np.asarray(mask.detach().cpu() if hasattr(mask, "detach") else mask)
+    try:
+        seen = np.asarray(mask.detach().cpu() if hasattr(mask, "detach") else mask)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"mask: got no array ({error}), want shape (n, m)") from None
     expects(seen.dtype == bool, "mask", f"dtype {seen.dtype}", "True and False", TypeError)
     expects(seen.shape == given[0].shape[2:], "mask", f"shape {seen.shape}", f"shape {given[0].shape[2:]}")
     for A in given:

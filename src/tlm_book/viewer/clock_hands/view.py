@@ -94,7 +94,8 @@ def clock_hands(
     d_model       an even number from 2 to 64.
     position      p at first, from 0 to `max_position`.
     offset        k at first, from −`max_offset` to `max_offset`.
-    base          the number whose powers the frequencies are, more than 1.
+    max_position, max_offset   the ends of the sliders, from 1 to 1,000,000.
+    base          the number whose powers the frequencies are, more than 1 and at most 10¹².
     title         a line above the picture.
 
     Raises TypeError (numbers of another type) and ValueError (odd or too large d_model, numbers outside their range); setting

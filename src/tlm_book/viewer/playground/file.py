@@ -10,7 +10,7 @@ from tlm_book.checks import expects, expects_kind
 from tlm_book.viewer.base import Picture, framed, shown_token
 from tlm_book.viewer.playground.pack import pack
 
-__all__ = ["OfModel", "data_of", "prepared"]
+__all__ = ["OfModel", "checked_name", "data_of", "prepared"]
 
 MOST_WEIGHTS = 8_000_000  # which make some 11 MB on the page
 LONGEST = 320  # the most tokens with which the page computes
@@ -73,6 +73,14 @@ class OfModel(Picture):
         return framed(self._word, state, self._fallback(), lambda name, text: f"<script>{{{starter(name, text)}}}</script>")
 
 
+def checked_name(file: str | None) -> str | None:
+    """The name of a site's file, without its ending, or None. TypeError for another kind, ValueError for signs that a page could read as its own."""
+    if file is not None:
+        expects_kind("file", file, str, "a name, or None")
+        expects(re.fullmatch(r"[\w-]+", file, re.ASCII), "file", repr(file), "a name of letters, digits, - and _")
+    return file
+
+
 def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
     """The data of a model and its tokenizer that a page is given. TypeError and ValueError for another kind, and for a model that is too large."""
     _expects_model(model, tokenizer)
@@ -83,15 +91,16 @@ def data_of(model: Any, tokenizer: Any) -> dict[str, Any]:
 
 
 def prepared(stories: Sequence[str]) -> list[dict[str, Any]]:
-    """Each story with its questions and answers. TypeError for anything but a list of str, ValueError for a story without a question."""
+    """Each story with its questions and answers. TypeError for anything but a list of str, ValueError for a story without a question, or a question without its answer."""
     wants = "a list of str, each a story with its questions"
     expects(not isinstance(stories, str), "stories", "a single str", wants, TypeError)
+    expects_kind("stories", stories, Sequence, wants)
     expects(len(stories) > 0, "stories", "none", "at least one")
     found = []
     for i, text in enumerate(stories):
         expects_kind(f"stories[{i}]", text, str, wants)
         lines = [line for line in text.splitlines() if line.strip()]
-        asked = [re.match(r"([^?]*\?)(.+)", line) for line in lines[1:]]
+        asked = [re.match(r"([^?]*\?)\s*(\S.*)", line) for line in lines[1:]]
         right = bool(asked) and all(asked)
         expects(right, f"stories[{i}]", repr(text[:40]), "a line of prose, then a line for each question and its answer: 'Who had the key? Anna.'")
         found.append({"story": lines[0], "asked": [[line[1], line[2].strip()] for line in asked if line]})
@@ -106,6 +115,8 @@ def _expects_model(model: Any, tokenizer: Any) -> None:
     expects(count <= MOST_WEIGHTS, "model", f"{count:,} weights", f"at most {MOST_WEIGHTS:,}: a page holds them all")
     V = model.config.vocab_size
     expects(len(tokenizer) == V, "tokenizer", f"{len(tokenizer)} tokens", f"the model's vocab_size = {V}")
+    sound = all(not weight.is_meta and bool(weight.isfinite().all()) for weight in model.parameters())
+    expects(sound, "model", "weights that are not finite, or hold no numbers", "finite weights")
     plain = tokenizer.ids == list(range(len(tokenizer)))
     expects(plain, "tokenizer", "tokens numbered in another order", "bytes, merges and specials in the order of their numbers")
 

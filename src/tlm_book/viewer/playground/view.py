@@ -8,7 +8,7 @@ import traitlets
 
 from tlm_book.checks import expects_kind
 from tlm_book.viewer.base import module, number_between, shown_title, whole_between
-from tlm_book.viewer.playground.file import OfModel, data_of, prepared
+from tlm_book.viewer.playground.file import OfModel, checked_name, data_of, prepared
 from tlm_book.viewer.playground.still import still
 
 __all__ = ["Playground", "playground"]
@@ -17,8 +17,8 @@ LOWEST, HIGHEST = 0.1, 10.0  # of the temperature
 
 
 class Playground(OfModel):
-    """The picture that `playground` returns. The reader's choices: `text`, `temperature`, `top_k`, `top_p`, `causal`, and `off`, the heads that are
-    switched off, as "block.head".
+    """The picture that `playground` returns. The reader's choices: `text`, `temperature`, `top_k`, `top_p`, `seed`, `causal`, and `off`, the
+    heads that are switched off, as "block.head"; a value outside its range raises ValueError.
     """
 
     _esm = module("playground", "tokens", "computer", "asking", "../sampling/choice")
@@ -30,9 +30,9 @@ class Playground(OfModel):
     causal = traitlets.Bool(True).tag(sync=True, picture=True)
     seed = traitlets.Int(0).tag(sync=True, picture=True)
 
-    @traitlets.validate("temperature", "top_k", "top_p")
+    @traitlets.validate("temperature", "top_k", "top_p", "seed")
     def _in_range(self, proposal: Mapping[str, Any]) -> float:
-        return self._in(proposal, temperature=(LOWEST, HIGHEST), top_k=(1, len(self.data["vocabulary"]["texts"])), top_p=(0.01, 1.0))
+        return self._in(proposal, temperature=(LOWEST, HIGHEST), top_k=(1, len(self.data["vocabulary"]["texts"])), top_p=(0.01, 1.0), seed=(0, 2**32 - 1))
 
     def __repr__(self) -> str:
         data = self.data
@@ -63,14 +63,14 @@ def playground(
     model        a `TransformerLM` of at most 8 million weights. Its matrices are rounded to 8 bits, so the page's scores differ a little from the model's.
     tokenizer    a `Tokenizer` with the model's vocabulary.
     text         the text at first.
-    temperature, top_k, top_p   settings for writing; None keeps all tokens.
+    temperature, top_k, top_p   settings for writing, from 0.1 to 10, from 1 to the number of tokens, from 0.01 to 1; None keeps all tokens.
     seed         of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³²; the token is `quantiles` of u.
     title        a line above the picture.
     begins       whether the token that begins a document precedes the text.
     stories      stories of the small world, as `small_world.story` tells them: the reader chooses one, and questions about it are answered at once;
                  without a text, the first story and its first question are shown.
     file         on a site, the page loads its weights from `_static/FILE.js`, which `shared_file` writes, when the reader asks for them; saved pages
-                 contain theirs.
+                 contain theirs. A name of letters, digits, - and _.
 
     A click on a head switches it off: it then adds nothing to the residual stream. Without the mask, every row sees all others. The logit lens reads
     the residual stream after each block as if that block were the last. If a text is longer than the model reads, or than 320 tokens, only its end is
@@ -89,6 +89,6 @@ def playground(
         data["still"] = still(model, tokenizer, first["story"], *first["asked"][0])
         text = text or "\n".join([first["story"], first["asked"][0][0]])
     view = Playground(data=data, text=text, temperature=tau, top_k=k, top_p=p, seed=seed)
-    view._file = file
+    view._file = checked_name(file)
     return view
 

@@ -6,7 +6,7 @@ from typing import Any
 import traitlets
 
 from tlm_book.viewer.base import module, shown_title
-from tlm_book.viewer.playground.file import OfModel, data_of, prepared
+from tlm_book.viewer.playground.file import OfModel, checked_name, data_of, prepared
 from tlm_book.viewer.playground.still import still
 
 __all__ = ["Questions", "questions"]
@@ -44,5 +44,5 @@ def questions(model: Any, tokenizer: Any, stories: Sequence[str], *, title: str 
     story, (question, right) = known[0]["story"], known[0]["asked"][0]
     data["still"] = still(model, tokenizer, story, question, right)
     view = Questions(data=data, story=story, question=question)
-    view._file = file
+    view._file = checked_name(file)
     return view

@@ -90,15 +90,16 @@ def sampling(
     tokens         the V tokens' texts.
     probabilities  True: `scores` are probabilities (their sum is taken as 1); tokens of probability 0 are left out.
     temperature    τ at first, from 0.1 to 10.
-    top_k, top_p   their values at first; None keeps all V tokens, 1.0 all mass.
+    top_k, top_p   their values at first, from 1 to the number of tokens that have a probability, and from 0.01 to 1; None keeps all
+                   tokens, 1.0 all mass.
     seed           seed of the draws, from 0 to 2³² − 1: s ← 1664525·s + 1013904223 modulo 2³², u = s / 2³².
-    shown          how many of the likeliest tokens have a bar of their own.
+    shown          how many of the likeliest tokens have a bar of their own, from 1 to 64.
     title          a line above the picture.
 
     The tokens stand in the order of their scores, equal ones in the given order. Of p = softmax(z/τ), the first k are
     kept and divided by their sum; of these, the shortest beginning whose sum reaches top_p is kept and again divided by its
     sum. The draw for u is the first token at which the cumulative sums of these exceed u. The page holds each score minus the
-    largest, to four digits after the point, so its probabilities are right up to a factor of e^(±0.0001).
+    largest, to four digits after the point, so its probabilities are right up to a factor of e^(±0.0001/τ).
 
     Raises TypeError and ValueError for scores that are not finite real numbers, another number of tokens, or a choice outside
     its range.
