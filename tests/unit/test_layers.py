@@ -119,6 +119,14 @@ def test_a_weight_that_the_loss_does_not_use_has_no_curvature():
     assert abs(found + 3) < 1e-12 and float(direction[1].norm() + direction[2].norm()) == 0
 
 
+def test_a_loss_without_curvature_has_sharpness_0():
+    """Its gradient may be a constant, or depend on the weights in no direction that is asked for."""
+    w, other = (torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    for loss in (lambda: 2 * w.sum(), lambda: (other**2).sum(), lambda: (w * (other - 1)).sum() + (w**3).sum() - 3 * (w**2).sum()):
+        found, (direction,) = sharpness(loss, [w], 3)
+        assert found == 0 and abs(direction.norm() - 1) < 1e-12
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_one_can_look_inside_experts_under_autocast(dtype):
     torch.manual_seed(0)
