@@ -532,6 +532,7 @@ def test_only_allowed_tokens_are_written(model):
     new = generate(model, torch.tensor([[0], [2]]), 4, allowed=next_two, stop=[3, 4], temperature=0)
     assert len(new[0]) >= len(new[1]) and all(text[-1] not in (3, 4) for text in asked)
     one = list(stream(model, [0], 4, allowed=lambda text: np.array([len(text)])))
+    assert one == list(stream(model, [0], 4, allowed=lambda text: torch.tensor([len(text)], dtype=torch.uint16)))
     assert one == [1, 2, 3, 4] == generate(model, [0], 4, allowed=lambda text: torch.tensor([len(text)]), repetition_penalty=1.3)[1:].tolist()
     free, all_of_them = (generate(model, [0], 6, generator=torch.Generator().manual_seed(1), allowed=f) for f in (None, lambda text: range(V)))
     assert torch.equal(free, all_of_them)
@@ -548,6 +549,8 @@ def test_only_allowed_tokens_are_written(model):
         (lambda text: np.ones(3, dtype=bool), TypeError, "allowed: got dtype bool, want integer tokens"),
         (lambda text: None, TypeError, "allowed: got NoneType in return, want a list of tokens"),
         (lambda text: iter([1]), TypeError, "allowed: got list_iterator in return, want a list of tokens"),
+        (lambda text: torch.tensor(1), TypeError, "allowed: got Tensor in return, want a list of tokens"),
+        (lambda text: [[0], [0, 1]], TypeError, "allowed: got list of lists in return, want a list of tokens"),
     ],
 )
 def test_what_is_allowed_must_be_tokens(model, allowed, error, message):

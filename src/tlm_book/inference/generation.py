@@ -230,9 +230,12 @@ class _Restricted:
     def _next(self, text: list[int], vocab_size: int) -> Int[Tensor, "k"]:
         """The tokens that may follow this text, after a check of them."""
         found = self.allowed(list(text))
-        expects(hasattr(found, "__len__"), "allowed", f"{type(found).__name__} in return", "a list of tokens", TypeError)
+        expects(not _is_single(found), "allowed", f"{type(found).__name__} in return", "a list of tokens", TypeError)
         expects(len(found) > 0, "allowed", f"no token after {text[-5:]}", "at least one (or a stop token before)")
-        tokens: Any = found.cpu() if isinstance(found, Tensor) else np.asarray(list(found))
+        try:
+            tokens = found.cpu().numpy() if isinstance(found, Tensor) else np.asarray(list(found))
+        except ValueError:  # lists of several lengths
+            refuse("allowed", f"{type(found).__name__} of lists in return", "a list of tokens", TypeError)
         expects_tokens("allowed", tokens, vocab_size)
         return torch.as_tensor(tokens).long()
 

@@ -36,7 +36,7 @@ __all__ = [
 def quantiles(
     p: Float[Tensor, "*batch V"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The smallest j with u < p_0 + … + p_j, for each row. (T-quantile)"""
+    """The smallest j with u < p_0 + … + p_j, for each row and 0 ≤ u < 1. (T-quantile)"""
     F = p.cumsum(-1)
     return (F / F[..., -1:] <= u[..., None]).sum(-1)
 
@@ -201,8 +201,8 @@ def distribution(
     `window(tokens)`. (T-next-token)
 
     Without dropout, whatever the model's mode. ValueError unless τ is finite and > 0,
-    if there is nothing to read, and if a score is NaN; TypeError for tokens that are
-    not a tensor.
+    if there is nothing to read, and if a score is NaN or +∞ or all are −∞; TypeError for
+    tokens that are not a tensor.
     """
     expects_numbers(temperature=temperature)
     fine = 0 < temperature < math.inf
