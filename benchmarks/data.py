@@ -99,7 +99,7 @@ def files(folder: Path, rounds: int) -> list[dict]:
 
     def checkpoint() -> None:
         shutil.rmtree(folder / "run", ignore_errors=True)
-        write_checkpoint(folder / "run", 1, state, {})
+        write_checkpoint(folder / "run", 1, state, {"run": {"training": {}}, "held_out": None})
 
     noting = side_by_side({"plain: save_file of weights and means": lambda: save_file(state, plain), "ours: a checkpoint": checkpoint}, rounds)
     rows = []

@@ -1,6 +1,7 @@
 """Training at scale. Generated from book/scaling.ipynb: edit the notebook, then `make export`."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from tlm_book.checks import (
@@ -121,10 +122,8 @@ def training_cost(
     expects_positive(batch_size=batch_size, devices=devices)
     expects_one_of("parallel", parallel, PARALLEL)
     expects_numbers(tokens=tokens, peak_matmul_flops=peak_matmul_flops, mfu=mfu)
-    expects(tokens > 0, "tokens", tokens, "a number > 0")
-    expects(
-        peak_matmul_flops > 0, "peak_matmul_flops", peak_matmul_flops, "a number > 0"
-    )
+    for name, x in (("tokens", tokens), ("peak_matmul_flops", peak_matmul_flops)):
+        expects(0 < x < math.inf, name, x, "a finite number > 0")
     expects(0 < mfu <= 1, "mfu", mfu, "a share in (0, 1]")
     P, n = count_parameters(config), config.max_len
     flops = (

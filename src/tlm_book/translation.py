@@ -1,5 +1,6 @@
 """Translation, from nothing to a sentence. Generated from book/translation.ipynb: edit the notebook, then `make export`."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,8 +68,8 @@ def _expects_str(sentence: object) -> None:
 @dataclass(frozen=True)
 class WordList:
     """The words of a language, numbered after three special tokens: padding, start,
-    stop. ValueError for a word that is not in the list, IndexError for an unknown
-    number.
+    stop. ValueError for a word that is not in the list or twice in it, IndexError for an
+    unknown number, TypeError for a text in the place of words.
 
     >>> french = WordList(("je", "suis"))
     >>> french.encode("je suis"), french.decode([3, 4, STOP, 3])
@@ -76,6 +77,13 @@ class WordList:
     """
 
     words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        expects_several("words", self.words, "a tuple of words", Sequence)
+        for word in self.words:
+            expects_kind("words", word, str, "a tuple of words")
+        once = len({*self.words}) == len(self.words)
+        expects(once, "words", "a word twice", "each word once")
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)
@@ -94,7 +102,7 @@ class WordList:
         return [self.number[word] for word in found]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The words before the first stop token."""
+        """The words before the first stop token; other special tokens are left out."""
         found = []
         for token in tokens:
             fits, wants = 0 <= token < len(self), f"from 0 to {len(self) - 1}"
@@ -136,7 +144,7 @@ def translation_loss(
     there, started = target != PADDING, bool((target == START).any())
     expects(not started, "target", "a start marker ∅", "words and a stop token × only")
     place, length = torch.arange(target.shape[-1]).to(target), there.sum(-1, keepdim=True)
-    last = (place == length - 1) == (target == STOP)
+    last = ((place == length - 1) == (target == STOP)) & (length > 0)
     ends = bool((last & ((place < length) == there)).all())
     wants = "one at the end of each, and no other; padding behind it"
     expects(ends, "target", "a sentence without the stop token ×", wants)
@@ -176,9 +184,10 @@ def train_translator(
     be any fields of `EncoderDecoderConfig` but the sizes of the vocabularies. The same
     arguments give the same translator on the same machine. `device` as in
     `choose_device`. TypeError for anything else, and for a text in the place of words;
-    ValueError without pairs, for French words that `translate` would not read as they
-    are (with capitals, say), for values that describe no model, and for a recipe with
-    what only `train` does.
+    ValueError without pairs, for a pair without French words or with words that
+    `translate` would not read as they are (with capitals, say), for values that describe
+    no model, for a recipe with what only `train` does, and if a loss or its gradient is
+    not finite.
     """
     expects_several("pairs", pairs, "a list of SentencePair", Sequence)
     expects(len(pairs) > 0, "pairs", "none", "at least one")
@@ -188,6 +197,7 @@ def train_translator(
             expects_several("pairs", side, "words, not a text: split_words makes them")
         read, wants = split_words(" ".join(map(str, pair.french))), "words of split_words"
         expects(read == [*pair.french], "pairs", pair.french, f"{wants}, here {read}")
+        expects(read, "pairs", "one without French words", "at least one word in each")
     expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
     for name in ("vocab_size", "source_vocab_size"):
         expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")
@@ -228,7 +238,10 @@ def _descend(
         source, target = (_trimmed(rows[chosen]) for rows in (sources, targets))
         read = torch.cat((source, shift(target, START)), dim=-1)
         reader, there = _SideBySide(model, source.shape[-1]), target != PADDING
-        train_step(reader, optimizer, read, target, recipe, there.float())
+        found = train_step(reader, optimizer, read, target, recipe, there.float())
+        got = f"loss {found[0]} with a gradient of norm {found[1]} at step {step}"
+        wants = "finite numbers; try a smaller lr"
+        expects(all(map(math.isfinite, found)), "recipe", got, wants)
 
 
 class _SideBySide(nn.Module):

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -89,6 +89,13 @@ V, M, D = 260, 8, 4  # of the small model below
 
 def tokens(*numbers: int) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.long)
+
+
+def briefly(*held_out: int, **choices: Any) -> training.Result:
+    """A run of one step."""
+    return training.train(
+        training.TrainConfig(steps=1, warmup=0), Config(5, d_model=4, d_ff=4, n_layers=1, n_heads=1, max_len=2), tokens(1, 2, 3), tokens(1, *held_out), progress=False, **choices
+    )
 
 
 def ids(*numbers: int) -> np.ndarray:
@@ -1014,6 +1021,10 @@ CASES = [
     Case("spec noise_scale of one gradient", lambda: s_optimization.noise_scale(np.ones((1, 3))), ValueError, ("G: got 1 rows", "at least 2")),
     Case("spec newton_schulz of a row", lambda: s_optimization.newton_schulz(np.ones(3)), ValueError, ("M: got shape (3,)", "(n, m)")),
     Case("sharpness of no weights", lambda: optimization.sharpness(lambda: torch.zeros(()), []), ValueError, ("weights: got none", "at least one")),
+    Case("sharpness start shape", lambda: optimization.sharpness(lambda: torch.zeros(()), [torch.zeros(3)], 1, [torch.ones(1)]), ValueError,
+         ("start: got shapes [(1,)]", "[(3,)]")),
+    Case("sharpness start 0", lambda: optimization.sharpness(lambda: torch.zeros(()), [torch.zeros(3)], 1, [torch.zeros(3)]), ValueError,
+         ("start: got shapes [(3,)]", "not all numbers 0")),
     Case("sharpness in no iterations", lambda: optimization.sharpness(lambda: torch.zeros(()), [torch.zeros(1)], 0), ValueError,
          ("iterations: got 0", "at least 1")),
     Case("spec clip of a table", lambda: s_optimization.clip(np.zeros((2, 2)), 1.0), ValueError, ("g: got shape (2, 2)", "(N)")),
@@ -1030,6 +1041,14 @@ CASES = [
     Case("decode one number of torch", lambda: Tokenizer([]).decode(tokens(5)[0]), TypeError, ("tokens: got a single number", "several integers")),
     Case("unigram_log_probs token -1", lambda: training.unigram_log_probs(ids(0, 1, 0), ids(-1), 2), IndexError, ("tokens: got a token -1", "from 0 to 1")),
     Case("unigram_log_probs floats", lambda: training.unigram_log_probs(np.ones(3), ids(1), 2), TypeError, ("train: got dtype float64", "integer tokens")),
+    Case("bigram_log_probs one previous", lambda: training.bigram_log_probs(ids(0, 1, 0), ids(0), ids(1, 0), 2, 0.5), ValueError,
+         ("previous: got shape (1,)", "(2,)")),
+    Case("kneser_ney_log_probs one history", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(0)[None], ids(1, 0), 2), ValueError,
+         ("history: got shape (1, 1)", "(2, 1)")),
+    Case("kneser_ney_log_probs history row", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(0), ids(1), 2), ValueError,
+         ("history: got shape (1,)", "(K, m)")),
+    Case("kneser_ney_log_probs rows of tokens", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(0)[None], ids(1)[None], 2), ValueError,
+         ("tokens: got shape (1, 1)", "(K)")),
     Case("kneser_ney_log_probs history -1", lambda: training.kneser_ney_log_probs(ids(0, 1, 0), ids(-1)[None], ids(1), 2), IndexError, ("history: got a token -1", "from 0 to 1")),
     Case("kneser_ney_log_probs train 2", lambda: training.kneser_ney_log_probs(ids(0, 2, 0), ids(0)[None], ids(1), 2), IndexError, ("train: got a token 2", "from 0 to 1")),
     Case("spec discounts of halves", lambda: s_training.discounts(np.array([0.5])), TypeError, ("c: got dtype float64", "integers")),
@@ -1075,6 +1094,22 @@ CASES = [
     Case("train judged on floats", lambda: training.train(training.TrainConfig(steps=1, warmup=0), tiny(), tokens(*range(40)), tokens(1).float(), device="cpu", progress=False),
          TypeError, ("validation_tokens: got dtype torch.float32",)),
     Case("learn_tokenizer one str", lambda: training.learn_tokenizer("the tea", 260, 0), TypeError, ("texts: got one str", "a list of str")),
+    Case("sample_batch of no tokens", lambda: training.sample_batch(tokens(1, 2), 0, 1, 0, 0), ValueError, ("n: got 0", "at least 1")),
+    Case("sample_batch of no rows", lambda: training.sample_batch(tokens(1, 2), 1, 0, 0, 0), ValueError, ("batch_size: got 0", "at least 1")),
+    Case("corrupt_tokens share", lambda: training.corrupt_tokens(tokens(1, 2)[None], tokens(1, 2)[None], 1.5), ValueError, ("share: got 1.5", "from 0 to 1")),
+    Case("flops_per_token of no token", lambda: training.flops_per_token(Config(5), 0), ValueError, ("n: got 0", "at least 1")),
+    Case("iter_steps unequal shares", lambda: next(training.iter_steps(None, None, None, 1, 0, training.TrainConfig(batch_size=6), world_size=4)), ValueError,
+         ("batch_size: got 6", "multiple of the 4")),
+    Case("recipe steps as text", lambda: training.recipe(training.fit_size(1), steps="many"), TypeError, ("steps: got 'many'", "a whole number")),
+    Case("stream_documents of one path", lambda: next(training.stream_documents("a.txt")), TypeError, ("files: got one str", "a list of paths")),
+    Case("write_checkpoint without notes", lambda: training.write_checkpoint(Path("nowhere"), 1, {"w": torch.ones(1)}, {}), ValueError,
+         ("notes: got []", "'run'", "'held_out'")),
+    Case("write_checkpoint step", lambda: training.write_checkpoint(Path("nowhere"), -1, {"w": torch.ones(1)}, {"run": {"training": {}}, "held_out": None}), ValueError,
+         ("step: got -1", "≥ 0")),
+    Case("train start", lambda: briefly(start=5), IndexError, ("start: got 5", "from 0 to 4")),
+    Case("train held-out token", lambda: briefly(5), IndexError, ("validation_tokens: got a token 5", "from 0 to 4")),
+    Case("train keep", lambda: briefly(keep=0), ValueError, ("keep: got 0", "at least 1")),
+    Case("train watch", lambda: briefly(watch=3), TypeError, ("watch: got 3", "a function")),
     Case("sample_batch too short", lambda: training.sample_batch(tokens(1, 2), 3, 1, 0, 0), ValueError, ("tokens: got 2 tokens", "at least n = 3")),
     Case("split_documents one", lambda: training.split_documents(["a"], 0.5, 0), ValueError, ("texts: got 1 documents", "at least 2")),
     Case("split_documents one str", lambda: training.split_documents("abc", 0.5, 0), TypeError, ("texts: got one str",)),
@@ -1105,6 +1140,9 @@ CASES = [
     # scaling
     Case("training_cost no device", lambda: scaling.training_cost(Config(5), 1e6, devices=0), ValueError, ("devices: got 0", "at least 1")),
     Case("training_cost no token", lambda: scaling.training_cost(Config(5), 0.0), ValueError, ("tokens: got 0.0", "> 0")),
+    Case("training_cost endless", lambda: scaling.training_cost(Config(5), float("inf")), ValueError, ("tokens: got inf", "a finite number > 0")),
+    Case("training_cost in no time", lambda: scaling.training_cost(Config(5), 1e6, peak_matmul_flops=float("inf")), ValueError,
+         ("peak_matmul_flops: got inf", "a finite number > 0")),
     Case("training_cost tokens as text", lambda: scaling.training_cost(Config(5), "1e6"), TypeError, ("tokens: got '1e6'", "a number")),
     Case("training_cost mfu", lambda: scaling.training_cost(Config(5), 1e6, mfu=1.5), ValueError, ("mfu: got 1.5", "(0, 1]")),
     Case("training_cost parallel", lambda: scaling.training_cost(Config(5), 1e6, parallel="pipeline"), ValueError, ("parallel: got 'pipeline'", "'fsdp'")),
@@ -1294,6 +1332,15 @@ CASES = [
     Case("translate_all one without words", lambda: translation.translate_all(french_english(), ["a", " "]), ValueError, ("sentences: got one without words", "in each")),
     Case("translate_all one str", lambda: translation.translate_all(french_english(), "a"), TypeError, ("sentences: got one str", "a list")),
     Case("translate_all none", lambda: translation.translate_all(french_english(), []), ValueError, ("sentences: got none", "at least one")),
+    Case("WordList twice", lambda: translation.WordList(("a", "a")), ValueError, ("words: got a word twice", "each word once")),
+    Case("WordList of a text", lambda: translation.WordList("je suis"), TypeError, ("words: got one str", "a tuple of words")),
+    Case("WordList of numbers", lambda: translation.WordList((1, 2)), TypeError, ("words: got int", "a tuple of words")),
+    Case("train_translator of nothing French", lambda: translation.train_translator([corpora.SentencePair((), ("hey",), ())]), ValueError,
+         ("pairs: got one without French words", "at least one")),
+    Case("train_translator diverges", lambda: translation.train_translator(corpora.sentence_pairs(2), training.TrainConfig(steps=9, warmup=0, batch_size=2, lr=1e30)),
+         ValueError, ("recipe: got loss", "smaller lr")),
+    Case("translation_loss of one sentence without tokens", lambda: translation.translation_loss(translator(), tokens(3, 3)[:, None], torch.tensor([[3, 2], [0, 0]])),
+         ValueError, ("target: got a sentence without the stop token", "one at the end")),
     Case("WordList decode number", lambda: translation.WordList(("a",)).decode([4]), IndexError, ("tokens: got 4", "0 to 3")),
     Case("sentence_pairs 0", lambda: corpora.sentence_pairs(0), ValueError, ("count: got 0", "at least 1")),
     Case("train_translator vocabulary", lambda: translation.train_translator(corpora.sentence_pairs(2), source_vocab_size=20), ValueError, ("source_vocab_size: got 20", "the pairs decide")),
@@ -1307,7 +1354,7 @@ CASES = [
     Case("translation_loss stop inside", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(3, 2, 4, 2)[None]), ValueError, ("target: got a sentence without the stop token", "no other")),
     Case("translation_loss padding first", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(0, 2, 3)[None]), ValueError, ("target: got a sentence without the stop token", "padding behind")),
     Case("translation_loss batch", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(3, 2).expand(2, 2)), ValueError, ("target: got 2 sentences", "as many as source, 1")),
-    Case("translation_loss padding only", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(0, 0)[None]), ValueError, ("weights: got weights that sum to zero", "positive sum")),
+    Case("translation_loss padding only", lambda: translation.translation_loss(translator(), tokens(3)[None], tokens(0, 0)[None]), ValueError, ("target: got a sentence without the stop token", "one at the end")),
     Case("search without start token", lambda: translator().decode(tokens()[None], z(1, 2, 8)), ValueError, ("target: got 0 rows", "max_len = 8")),
     Case("greedy_search one row", lambda: translation.greedy_search(translator(), tokens(3)), ValueError, ("source: got shape (1,)", "(batch, n)")),
     Case("greedy_search stop", lambda: translation.greedy_search(translator(), tokens(3)[None], stop=11), IndexError, ("stop: got 11", "from 0 to 10")),

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tlm_book.checks import expects, expects_positive, is_whole
+from tlm_book.checks import expects, expects_positive, expects_whole, is_whole
 from tlm_book.files import clear_parts, held, new_file, new_folder
 from tlm_book.onednn import onednn_available, quicker_library
 from tlm_book.training.config import TrainConfig, pairs_of
@@ -66,7 +66,10 @@ def _whole(on_cpu: bool) -> Any:
 
 
 def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The weights and the optimizer's means by name, gathered from all processes onto the CPU of the first; a tied matrix once."""
+    """The weights and the optimizer's means by name, gathered from all processes onto the CPU of the first; a tied matrix once.
+
+    What is on that CPU already is not copied: the next step changes it.
+    """
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     both: Any = get_state_dict(model, optimizer, options=_whole(on_cpu=True))
@@ -125,14 +128,19 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
 def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> Path:
     """Write the state after `step` steps into a new checkpoint, named when it is complete. OSError if there is no room; older ones are untouched.
 
-    ValueError for numbers that are not finite: such a state is useless for a resumed run.
+    The notes have "run", in which "training" holds the settings, and "held_out", the loss or None. ValueError for others, for a step below 0 and for
+    numbers that are not finite: such a state is useless for a resumed run.
     """
     bad = [name for name, tensor in tensors.items() if not finite(tensor)]
     expects(not bad, "tensors", f"{bad[:1]} with numbers that are not finite", "a state to come back to")
+    expects_whole(step=step)
+    expects(step >= 0, "step", step, "a number ≥ 0")
+    said = {**notes, "step": step}
+    expects(are_notes(said), "notes", f"{[*notes]}", "'run', with a table 'training', and 'held_out'")
     path = folder / f"step-{step:08}"
     with new_folder(path) as part:
         write_tensors(part / "state.safetensors", tensors)
-        (part / "state.json").write_text(json.dumps({"step": step, **notes}), encoding="utf-8")
+        (part / "state.json").write_text(json.dumps(said), encoding="utf-8")
     return path
 
 

@@ -219,7 +219,10 @@ PRESETS_RATE = 1.5e-3  # the highest rate that all presets tolerate
 
 
 def recipe(size: Size, **changes: Any) -> TrainConfig:
-    """The settings for training a model of that size; `changes` overrule single fields. benchmarks/recipe.py shows what each choice gains."""
+    """The settings for training a model of that size; `changes` overrule single fields. benchmarks/recipe.py shows what each choice gains.
+    Errors as in `TrainConfig`.
+    """
+    expects_positive(steps=changes.get("steps", size.steps))
     steps = int(changes.get("steps", size.steps))
     fitted: dict[str, Any] = {
         "steps": steps,

@@ -4,6 +4,7 @@ import time
 
 import torch
 
+from tlm_book.checks import expects_positive
 from tlm_book.onednn import quick_linear
 from tlm_book.transformer_lm import Config
 
@@ -21,8 +22,9 @@ def flops_per_token(config: Config, n: int) -> int:
     h d_head), for k matrix entries that a token meets. (T-flops)
 
     The gradient costs twice as much as the model itself. The mask is not subtracted;
-    recomputation is not added.
+    recomputation is not added. ValueError for n below 1.
     """
+    expects_positive(n=n)
     c = config
     d, hk, gk = c.d_model, c.n_heads * c.head_width, c.kv_heads * c.head_width
     layer = (3 if c.gated else 2) * d * c.d_ff

@@ -94,7 +94,7 @@ def own_weights(model: TransformerLM) -> dict[str, Tensor]:
 
 
 def stored_weights(model: TransformerLM) -> dict[str, Tensor]:
-    """The weights as they are stored in a file: on the CPU, a tied matrix once."""
+    """The weights as they are stored in a file: on the CPU, a tied matrix once. Those that are there already are not copied."""
     return {name: w.cpu().contiguous() for name, w in own_weights(model).items()}
 
 

@@ -17,7 +17,14 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tlm_book.checks import expects, expects_kind, expects_positive, expects_text
+from tlm_book.checks import (
+    expects,
+    expects_kind,
+    expects_positive,
+    expects_text,
+    expects_tokens,
+    expects_whole,
+)
 from tlm_book.files import checked_path
 from tlm_book.loss import shift, token_log_probs
 from tlm_book.modes import evaluating
@@ -140,8 +147,11 @@ def iter_steps(
 
     If `world_size` processes share the work, number `rank` does its share of each
     batch. `take` takes the steps: `train_step` unless it is given. Raises `Diverged`,
-    before the update, if the loss or its gradient is not finite.
+    before the update, if the loss or its gradient is not finite; ValueError if the
+    processes cannot share the batch equally.
     """
+    b, R = config.batch_size, world_size
+    expects(b % R == 0, "batch_size", b, f"a multiple of the {R} processes")
     device = next(model.parameters()).device
     step_of = take or partial(train_step, model, optimizer)
     for step in range(first, config.steps):
@@ -231,6 +241,13 @@ def _expects_long(
     expects(long, argument, got, f"at least {f'{name} = ' if name else ''}{least}")
 
 
+def _expects_start(start: int, vocab_size: int) -> None:
+    """Check that the start marker is a token."""
+    expects_whole(start=start)
+    wants = f"a token from 0 to {vocab_size - 1}"
+    expects(0 <= start < vocab_size, "start", start, wants, IndexError)
+
+
 def train(
     config: TrainConfig,
     model_config: Config,
@@ -268,18 +285,24 @@ def train(
     No global state is changed: torch's random generators are as before. But they are in
     use meanwhile, by all threads of a process: train in one of them at a time.
 
-    ValueError if a text is shorter than one window (train) or empty (validation),
-    and for a checkpoint that is broken or belongs to another run; OSError if one cannot
+    ValueError if a text is shorter than one window (train) or empty (validation), for
+    keep below 1, and for a checkpoint that is broken or belongs to another run; OSError if one cannot
     be written; FileExistsError for a folder in which another process is training, or
     with a log that would be lost; KeyboardInterrupt, after a whole step, for Ctrl-C:
     with a folder, that step has a checkpoint. `Diverged`, also a ValueError, if the
     loss is no longer finite: its `.result` holds the best weights until then. Existing
-    checkpoints stay.
+    checkpoints stay. IndexError for a token outside the vocabulary; those of the
+    training text are looked at only when they are drawn.
     """
     expects_kind("config", config, TrainConfig, "a TrainConfig")
     expects_kind("model_config", model_config, Config, "a Config")
     _expects_long("train_tokens", train_tokens, model_config.max_len, "max_len")
     _expects_long("validation_tokens", validation_tokens, 1)
+    _expects_start(start, model_config.vocab_size)
+    expects_tokens("validation_tokens", validation_tokens, model_config.vocab_size)
+    expects_positive(keep=keep)
+    wants = "a function of step and model"
+    expects(watch is None or callable(watch), "watch", repr(watch), wants, TypeError)
     dist = dist or DistContext(device=choose_device(device))
     n, seconds = model_config.max_len, 0.0
     run = {

@@ -45,11 +45,13 @@ def bigram_log_probs(
     """log p(b | a) for each pair (a, b) of `previous` and `tokens`, counted in `train`, by absolute discounting. (T-bigram)
 
     p(b | a) = (max(c(a, b) − D, 0) + D · r(a) · q(b)) / c(a), and q(b) if a never occurs; see `spec.training.bigram_table`,
-    which computes the whole table. ValueError for a discount outside [0, 1]; errors for tokens as in `expects_tokens`.
+    which computes the whole table. ValueError for a discount outside [0, 1], and for other numbers of tokens than of previous ones; errors
+    for tokens as in `expects_tokens`.
     """
     V, D = vocab_size, discount
     expects(0 <= D <= 1, "discount", D, "a number from 0 to 1")
     train, previous, tokens = _as_numbers(V, train=train, previous=previous, tokens=tokens)
+    expects(previous.shape == tokens.shape, "previous", f"shape {previous.shape}", f"{tokens.shape}, one before each token")
     pairs, c = np.unique(train[:-1] * V + train[1:], return_counts=True)
     first, second = np.divmod(pairs, V)
     c_a = np.bincount(train[:-1], minlength=V)
@@ -120,10 +122,12 @@ class KneserNey:
             self.tables.append((grams, c, D, histories, np.bincount(owner, c), np.bincount(owner, D[np.minimum(c, 3)])))
 
     def log_probs(self, history: Integer[np.ndarray, "K m"], tokens: Integer[np.ndarray, "K"]) -> Float[np.ndarray, "K"]:
-        """log p(b | h) for each row h of `history`, of order − 1 tokens, and token b."""
-        p, V = np.full(len(tokens), 1 / self.vocab_size), self.vocab_size
+        """log p(b | h) for each row h of `history`, of order − 1 tokens, and token b. ValueError for other shapes."""
+        V, m = self.vocab_size, len(self.tables) - 1
         history, tokens = _as_numbers(V, history=history, tokens=tokens)
-        expects(history.shape[1] == len(self.tables) - 1, "history", f"rows of {history.shape[1]} tokens", f"{len(self.tables) - 1}")
+        expects(tokens.ndim == 1, "tokens", f"shape {tokens.shape}", "(K), one row of tokens")
+        expects(history.shape == (len(tokens), m), "history", f"shape {history.shape}", f"({len(tokens)}, {m}), a row for each token")
+        p = np.full(len(tokens), 1 / V)
         for k, (grams, c, D, histories, total, taken) in enumerate(self.tables, 1):
             h = gram_codes(history[:, len(self.tables) - k :], k - 1, V)[:, 0]
             c_hb = look_up(grams, c, h * V + tokens)
@@ -136,7 +140,10 @@ class KneserNey:
 def kneser_ney_log_probs(
     train: Integer[np.ndarray, "N"], history: Integer[np.ndarray, "K m"], tokens: Integer[np.ndarray, "K"], vocab_size: int
 ) -> Float[np.ndarray, "K"]:
-    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`: see `KneserNey`."""
+    """log p(b | h) for each row h of `history` and token b, in the model of order m + 1 counted in `train`: see `KneserNey`. ValueError for
+    anything but a row of m tokens for each token b.
+    """
+    expects(np.ndim(history) == 2, "history", f"shape {np.shape(history)}", "(K, m), a row for each token")
     return KneserNey(train, history.shape[1] + 1, vocab_size).log_probs(history, tokens)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tlm_book.checks import expects, expects_text
+from tlm_book.checks import expects, expects_positive, expects_text
 from tlm_book.loss import weighted_loss
 from tlm_book.training.config import TrainConfig
 from tlm_book.transformer_lm import TransformerLM
@@ -38,9 +38,11 @@ def sample_batch(
     """Windows of n consecutive tokens whose first positions are drawn uniformly; the
     same for the same seed and step.
 
-    ValueError if there are fewer than n tokens, or several rows of them.
+    ValueError if there are fewer than n tokens, or several rows of them, and for n or
+    batch_size below 1.
     """
     expects_text("tokens", tokens)
+    expects_positive(n=n, batch_size=batch_size)
     expects(len(tokens) >= n, "tokens", f"{len(tokens)} tokens", f"at least n = {n}")
     windows = tokens.unfold(0, n, 1)  # (N − n + 1, n), a view: nothing is copied
     first = np.random.default_rng((seed, step)).integers(
@@ -140,8 +142,9 @@ def corrupt_tokens(
     read: Int[Tensor, "batch n"], pool: Int[Tensor, "batch n"], share: float
 ) -> Int[Tensor, "batch n"]:
     """`read`, with each token but the first replaced, with probability `share`, by one
-    drawn from `pool`. (T-noise)
+    drawn from `pool`. (T-noise) ValueError for a share outside [0, 1].
     """
+    expects(0 <= share <= 1, "share", share, "a number from 0 to 1")
     if share == 0:
         return read
     replaced = torch.rand(read.shape, device=read.device) < share

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tlm_book.checks import expects
+from tlm_book.checks import expects, expects_several
 
 __all__ = ["LEAST_BYTES", "MARKS", "Paths", "read_text", "split_text", "stream_documents", "text_files"]
 
@@ -139,8 +139,9 @@ def has_marks(file: Path) -> bool:
 
 def stream_documents(files: Sequence[str | os.PathLike[str]], block: int = 2**24) -> Iterator[str]:
     """The documents of the files, one after another. A file is cut at its marks if it has some; else as by `split_text` if it holds more than a tenth of
-    the whole text; else it is one document. A file of several blocks is cut block by block.
+    the whole text; else it is one document. A file of several blocks is cut block by block. TypeError for a single path.
     """
+    expects_several("files", files, "a list of paths", Sequence)
     most = min(block, sum(Path(file).stat().st_size for file in files) / 10)
     for file in map(Path, files):
         whole = has_marks(file) or file.stat().st_size <= most
