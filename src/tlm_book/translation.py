@@ -135,16 +135,16 @@ def translation_loss(
     `shift(target, START)`. (A-shift-def, M-loss)
 
     Both are padded on the right with PADDING; `target` is without START, and each
-    sentence in it ends with STOP. ValueError for a START in the target, a sentence that
-    does not end with its only STOP, and different numbers of sentences; errors of the
-    model.
+    sentence in it ends with STOP; a row of padding alone is none. ValueError for a START
+    in the target, a sentence that does not end with its only STOP, different numbers of
+    sentences, and none at all; errors of the model.
     """
     same, wants = len(source) == len(target), f"as many as source, {len(source)}"
     expects(same, "target", f"{len(target)} sentences", wants)
     there, started = target != PADDING, bool((target == START).any())
     expects(not started, "target", "a start marker ∅", "words and a stop token × only")
     place, length = torch.arange(target.shape[-1]).to(target), there.sum(-1, keepdim=True)
-    last = ((place == length - 1) == (target == STOP)) & (length > 0)
+    last = (place == length - 1) == (target == STOP)
     ends = bool((last & ((place < length) == there)).all())
     wants = "one at the end of each, and no other; padding behind it"
     expects(ends, "target", "a sentence without the stop token ×", wants)

@@ -814,6 +814,12 @@ def test_a_token_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert new.head["documents"] == 2 and sorted(contents(tmp_path)) == ["bells.tokens"]
 
 
+def test_a_loss_that_is_no_number_is_not_the_best(tmp_path):
+    for step, loss in ((1, float("nan")), (2, 1.0)):
+        write_checkpoint(tmp_path, step, {"w": torch.ones(1)}, {"run": {"training": {}}, "held_out": loss})
+    assert best_checkpoint(tmp_path).name == "step-00000002"
+
+
 def test_checkpoints_stand_in_the_order_of_their_steps(tmp_path):
     """Also where a step has nine digits."""
     for step, loss in ((99_999_999, 2.0), (100_000_000, 1.0), (100_000_001, None), (100_000_002, 3.0)):

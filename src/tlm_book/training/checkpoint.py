@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -235,7 +236,7 @@ def as_replanned(folder: Path, config: TrainConfig) -> TrainConfig:
 
 
 def best_checkpoint(folder: str | os.PathLike[str]) -> Path:
-    """The checkpoint with the lowest loss on the held-out text, the first of several; one without a measurement comes last.
+    """The checkpoint with the lowest loss on the held-out text, the first of several; one without a measurement, or with NaN, comes last.
     ValueError if there is no checkpoint.
     """
     expects(there := checkpoints(folder), "folder", f"{str(folder)!r} without a checkpoint", "one with checkpoints of a run")
@@ -244,7 +245,7 @@ def best_checkpoint(folder: str | os.PathLike[str]) -> Path:
 
 def _held_out(path: Path) -> float:
     loss = read_notes(path)["held_out"]
-    return float("inf") if loss is None else float(loss)
+    return float("inf") if loss is None or math.isnan(loss) else float(loss)
 
 
 def drop_old(folder: Path, keep: int) -> None:
