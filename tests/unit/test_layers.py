@@ -21,7 +21,6 @@ from tlm_book.multi_head import CrossAttention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.optimization import sharpness
 from tlm_book.positional_encoding import PositionalEncoding, Rotary, sinusoidal_table
-from tlm_book.spec import named_tensors
 from tlm_book.spec.attention import attention_pattern
 from tlm_book.spec.feed_forward import gelu, gelu_tanh, relu, silu
 from tlm_book.spec.normalization import rms_norm, standardize
@@ -285,8 +284,6 @@ def test_the_specification_computes_whole_numbers_in_float64(dtype):
     for f in (silu, gelu, gelu_tanh, relu):
         np.testing.assert_array_equal(f(x), f(x.astype(float)))
     assert gelu_tanh(np.int8(-6)) == gelu_tanh(-6.0)
-    p = named_tensors.softmax(named_tensors.named(x, "a"), "a")
-    np.testing.assert_array_equal(p, named_tensors.softmax(named_tensors.named(x.astype(float), "a"), "a"))
 
 
 def test_another_number_of_rows_is_neither_indexed_rowwise_nor_equivariant():

@@ -172,7 +172,6 @@ def softmax(X: NamedTensor, ax: str) -> NamedTensor:
     the axis.
     """
     _expects_axes("X", X, (ax,))
-    X = X * 1.0  # for differences of unsigned integers wrap around
     E: Any = np.exp(X - X.max(ax))  # a named tensor
     return E / E.sum(ax, skipna=False)
 
