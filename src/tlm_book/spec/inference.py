@@ -55,10 +55,13 @@ def next_distribution(
 
     ValueError if there is nothing to read; errors of T for more rows than M.
     """
+    return tempered(T(_read(x, start))[-1], temperature)
+
+
+def _read(x: Int[np.ndarray, "n"], start: int | None) -> Int[np.ndarray, "m"]:
     nothing = start is None and len(x) == 0
     expects(not nothing, "x", "no tokens", "at least 1, or a start marker")
-    read = x if start is None else np.append(start, x)
-    return tempered(T(read.astype(int))[-1], temperature)
+    return (x if start is None else np.append(start, x)).astype(int)
 
 
 # --- Choosing
@@ -209,11 +212,9 @@ def sample_chosen(
     **choices: Any,
 ) -> Int[np.ndarray, "m"]:
     """`sample`, with the choices of `chosen`. ValueError if there is nothing to read."""
-    nothing = start is None and len(x) == 0
-    expects(not nothing, "x", "no tokens", "at least 1, or a start marker")
     x = x.astype(int)
     for u_k in u:
-        z = T(x if start is None else np.append(start, x))[-1]
+        z = T(_read(x, start))[-1]
         x = np.append(x, quantile(chosen(z, x, **choices), u_k))
     return x
 
