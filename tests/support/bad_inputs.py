@@ -452,7 +452,6 @@ CASES = [
     Case("spec keep nothing", lambda: s_inference.keep(np.array([0.5, 0.5]), []), ValueError, ("kept: got no token with p > 0", "at least one")),
     Case("spec sample_chosen nothing", lambda: s_inference.sample_chosen(lambda y: np.zeros((len(y), 3)), ids(), [0.5], None), ValueError, ("x: got no tokens", "a start marker")),
     Case("spec word_pieces of one text", lambda: s_tokenization.word_pieces("ab", "abc"), TypeError, ("pieces: got one str", "a set of str")),
-    Case("spec bigram_table discount", lambda: s_training.bigram_table([0, 1, 0], 2, 3.0), ValueError, ("D: got 3.0", "from 0 to 1")),
     Case("fuse_heads groups", lambda: multi_head.fuse_heads(z(4, 3, 2), z(3, 3, 2), z(3, 3, 2)), ValueError, ("W_K: got 3 heads", "a divisor of 4")),
     Case("fuse_heads values", lambda: multi_head.fuse_heads(z(4, 3, 2), z(2, 3, 2), z(4, 3, 2)), ValueError, ("W_V: got shape (4, 3, 2)", "(2, 3, 2)")),
     Case("to_layout unknown", lambda: notation.to_layout(heads_of(2), "llama"), ValueError, ("layout: got 'llama'", "one of 'tlm_book'")),

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 from jaxtyping import Float, Int
 
-from tlm_book.checks import expects, expects_tokens, shaped
+from tlm_book.checks import expects_tokens, shaped
 
 __all__ = [
     "bigram_table",
@@ -22,10 +22,8 @@ def bigram_table(
     x: Int[np.ndarray, "N"], V: int, D: float
 ) -> Float[np.ndarray, "V V"]:
     """p(b | a) in row a and column b, from the counts in x by absolute discounting.
-    (T-bigram) IndexError for a token outside the vocabulary, ValueError unless
-    0 ≤ D ≤ 1.
+    (T-bigram) IndexError for a token outside the vocabulary.
     """
-    expects(0 <= D <= 1, "D", D, "a discount from 0 to 1")
     expects_tokens("x", x, V)
     C = np.zeros((V, V))
     for a, b in zip(x[:-1], x[1:]):
