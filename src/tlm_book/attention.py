@@ -13,7 +13,6 @@ from tlm_book.checks import (
     expects_mask,
     expects_positive,
     expects_shape,
-    refuse,
 )
 from tlm_book.derivation import Derivation, derive, pattern, product, register_rule
 from tlm_book.operators import masked_softmax as torch_masked_softmax
@@ -89,18 +88,11 @@ def attention_pattern(
     c = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = c * (q @ k.mT)
     if mask is not None:
-        _expects_mask_of(q.shape[-2], k.shape[-2], mask)
+        expects_mask("mask", mask, (q.shape[-2], k.shape[-2]))
         mask = mask.tril() if causal else mask
         scores = scores.masked_fill(~mask, float("-inf"))
     A = torch_masked_softmax(scores) if causal else scores.softmax(-1)
     return A if mask is None else A.masked_fill(~mask.any(-1, keepdim=True), 0)
-
-
-def _expects_mask_of(n: int, m: int, mask: Tensor) -> None:
-    """Check that a mask has one truth value for each of n queries and m keys."""
-    expects_mask("mask", mask)
-    if tuple(mask.shape) != (n, m):
-        refuse("mask", f"shape {tuple(mask.shape)}", f"({n}, {m})")
 
 
 def _four_axes(x: Float[Tensor, "*batch n k"]) -> Float[Tensor, "a b n k"]:
@@ -131,7 +123,7 @@ def attention(
         expects_shape("k", k, ("m", q.shape[-1]))
         expects_shape("v", v, (k.shape[-2], "v"))
     if mask is not None:
-        _expects_mask_of(q.shape[-2], k.shape[-2], mask)
+        expects_mask("mask", mask, (q.shape[-2], k.shape[-2]))
         expects(not causal, "causal", causal, "False beside a mask")
     grouped = q.shape[:-2] != k.shape[:-2]
     if grouped or k.shape[:-2] != v.shape[:-2]:

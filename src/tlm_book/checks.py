@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "expects_floats", "expects_kind", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
+__all__ = ["shaped", "with_suggestions", "did_you_mean", "expects", "expects_floats", "expects_integers", "expects_kind", "refuse", "expects_names", "expects_numbers", "expects_one_of", "expects_positive", "expects_several", "expects_shape", "expects_switches", "expects_text", "expects_tokens", "expects_length", "expects_mask", "expects_whole", "is_whole", "plain_fields"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,10 +146,12 @@ def expects_shape(argument: str, array: Any, wants: Sequence[int | str | None]) 
         refuse(argument, f"shape {got}", f"({lead}{', '.join('any' if w is None else str(w) for w in wants)})")
 
 
-def expects_mask(argument: str, mask: Any) -> None:
-    """Check that a mask holds True and False; TypeError otherwise."""
+def expects_mask(argument: str, mask: Any, shape: tuple[int, ...] | None = None) -> None:
+    """Check that a mask holds True and False, TypeError otherwise, and that it has this shape, without leading axes; ValueError otherwise."""
     if str(mask.dtype).removeprefix("torch.") != "bool":
         refuse(argument, f"dtype {mask.dtype}", "True and False", TypeError)
+    if shape is not None and tuple(mask.shape) != shape:
+        refuse(argument, f"shape {tuple(mask.shape)}", f"({', '.join(map(str, shape))})")
 
 
 def expects_floats(argument: str, x: Any) -> None:
@@ -174,7 +176,7 @@ def expects_several(argument: str, values: object, wants: str, kind: type = Iter
 
 def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
     """Check that every token is an integer in {0, …, vocab_size − 1}: TypeError for another type, IndexError outside the range."""
-    _expects_integers(argument, tokens)
+    expects_integers(argument, tokens)
     if 0 in tuple(tokens.shape):
         return
     low, high = int(tokens.min()), int(tokens.max())
@@ -185,7 +187,7 @@ def expects_tokens(argument: str, tokens: Any, vocab_size: int) -> None:
 def expects_text(argument: str, tokens: Any) -> None:
     """Check for one text, a row of integer tokens in a tensor: TypeError for another kind, ValueError for another shape (several texts)."""
     expects(hasattr(tokens, "unfold"), argument, type(tokens).__name__, "a tensor of integer tokens", TypeError)
-    _expects_integers(argument, tokens)
+    expects_integers(argument, tokens)
     expects(tokens.ndim == 1, argument, f"shape {tuple(tokens.shape)}", "(N), one row of tokens")
 
 
@@ -194,9 +196,12 @@ def holds_integers(tokens: Any) -> bool:
     return str(getattr(tokens, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
 
 
-def _expects_integers(argument: str, tokens: Any) -> None:
-    expects(hasattr(tokens, "dtype"), argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
-    expects(holds_integers(tokens), argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
+def expects_integers(argument: str, tokens: Any) -> None:
+    """Check for an array or tensor of integers; TypeError otherwise."""
+    if not hasattr(tokens, "dtype"):
+        refuse(argument, type(tokens).__name__, "an array or tensor of integer tokens", TypeError)
+    if not holds_integers(tokens):
+        refuse(argument, f"dtype {tokens.dtype}", "integer tokens", TypeError)
 
 
 def expects_length(argument: str, n: int, max_len: int) -> None:

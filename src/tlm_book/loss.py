@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from tlm_book.checks import (
     expects,
+    expects_integers,
     expects_kind,
     expects_one_of,
     expects_positive,
@@ -46,22 +47,15 @@ def _expects_same_shape(
 
 def _expects_rows(tokens: Tensor, start: int) -> None:
     expects_kind("tokens", tokens, Tensor, "a tensor of integers")
-    _expects_integers(tokens)
+    expects_integers("tokens", tokens)
     expects(is_whole(start), "start", repr(start), "a whole number", TypeError)
     full, shape = tokens.dim() >= 1 and tokens.shape[-1] >= 1, tuple(tokens.shape)
     expects(full, "tokens", f"shape {shape}", "at least one token in a row")
 
 
-def _expects_integers(tokens: Tensor) -> None:
-    whole = not (tokens.is_floating_point() or tokens.is_complex())
-    whole = whole and tokens.dtype != torch.bool
-    wants = "integer tokens"
-    expects(whole, "tokens", f"dtype {tokens.dtype}", wants, TypeError)
-
-
 def _expects_targets(tokens: Tensor, shape: tuple[int, ...], V: int) -> None:
     _expects_same_shape("tokens", tokens, shape)
-    _expects_integers(tokens)
+    expects_integers("tokens", tokens)
     expects(tokens.numel() > 0, "tokens", "no token", "at least one token")
     # on a GPU, the check would wait for the device
     if tokens.device.type == "cpu" and not torch.compiler.is_compiling():

@@ -8,13 +8,7 @@ from torch.nn import functional as F
 
 from tlm_book.arrays import as_float64
 from tlm_book.attention import attention as fused_attention
-from tlm_book.checks import (
-    expects,
-    expects_mask,
-    expects_positive,
-    expects_shape,
-    refuse,
-)
+from tlm_book.checks import expects, expects_mask, expects_positive, expects_shape
 from tlm_book.derivation import (
     Derivation,
     Kind,
@@ -318,11 +312,8 @@ class CrossAttention(nn.Module):
         scale = keys.shape[-1] ** -0.5 if self.scale is None else self.scale
         scores = scale * self._heads(self.query(x)) @ keys.mT  # (*batch, h, m, n)
         if key_mask is not None:
-            expects_mask("key_mask", key_mask)
-            wants = (*keys.shape[:-3], keys.shape[-2])
-            expects_shape("key_mask", key_mask, wants)
-            if key_mask.dim() != len(wants):
-                refuse("key_mask", f"shape {tuple(key_mask.shape)}", f"{wants}")
+            shape = (*keys.shape[:-3], keys.shape[-2])
+            expects_mask("key_mask", key_mask, shape)
             hidden = ~key_mask[..., None, None, :]
             scores = scores.masked_fill(hidden, float("-inf"))
         if causal:
