@@ -15,11 +15,6 @@ from tlm_book.spec.training import bigram_table
 logistic = lambda w: 1 / (1 + np.exp(-w))
 
 
-def preferred(p: np.ndarray, r: np.ndarray, beta: float) -> np.ndarray:
-    tilted = p * np.exp(r / beta)
-    return tilted / tilted.sum()
-
-
 def walk(n_a: int, n_b: int) -> tuple[float, float, float]:
     """The end of a long walk, the loss there, and 2 over the curvature there, by differences."""
     loss = lambda w: (n_a * np.log1p(np.exp(-w)) + n_b * np.log1p(np.exp(w))) / (n_a + n_b)
@@ -180,17 +175,5 @@ EXERCISES = [
         " negative",
         turned_round,
         [[1.0, 2.0], [-3.0, 1.0, 1.0], [5.0, -1.0], [0.5, -0.4]],
-    ),
-    function(
-        "a function `preferred(p, r, beta)` for arrays of the probabilities P(x) > 0 and the rewards: the array of the Q(x)",
-        lambda rng, n: (rng.dirichlet(np.ones(n + 1)), rng.normal(size=n + 1), float(rng.uniform(0.3, 3))),
-        preferred,
-        {
-            "This forgets the old model P: it only tends to the rewards.": lambda p, r, beta: preferred(np.full(len(p), 1 / len(p)), r, beta),
-            "The rewards are divided by β: a large β keeps close to P.": lambda p, r, beta: preferred(p, r, 1 / beta),
-            "These do not sum to 1.": lambda p, r, beta: p * np.exp(r / beta),
-            "This puts everything on the best text; β > 0 keeps all texts possible.": lambda p, r, beta: np.eye(len(p))[np.argmax(r)],
-            "This is the model as it was.": lambda p, r, beta: p,
-        },
     ),
 ]
