@@ -15,11 +15,26 @@ from tlm_book.checks import (
     expects_shape,
     expects_switches,
     expects_whole,
+    refuse,
 )
 from tlm_book.inference import generate
 from tlm_book.loss import token_log_probs
 from tlm_book.transformer_lm import TransformerLM
 from tlm_book.weights import expects_model
+
+
+def _expects_rows(argument: str, tokens: Any, wants: str) -> None:
+    expects_kind(argument, tokens, Tensor, "a tensor of tokens")
+    shape = tuple(tokens.shape)
+    expects(len(shape) == 2, argument, f"shape {shape}", wants)
+
+
+def _expects_stop(model: TransformerLM, stop: Any) -> None:
+    if stop is not None:
+        expects_whole(stop=stop)
+        last = model.config.vocab_size - 1
+        wants = f"None or a token from 0 to {last}"
+        expects(0 <= stop <= last, "stop", stop, wants, IndexError)
 
 __all__ = [
     "answer_log_probs",
@@ -36,19 +51,23 @@ __all__ = [
 def answer_log_probs(
     model: TransformerLM, texts: Int[Tensor, "B m"], n: int, stop: int | None = None
 ) -> Float[Tensor, "B"]:
-    """log Q(answer | question) of each text, in nats, where the question has n tokens;
-    with a stop token, the answer ends with the first one. (T-policy-gradient)
+    """log Q(answer | question) of each text, in nats, in float32 at least. The question
+    has n tokens; with a stop token, the answer ends with the first one. (T-policy-gradient)
 
     ValueError unless texts have two axes and n is from 1 to m − 1; TypeError for
-    tokens that are not integers, IndexError for tokens outside the vocabulary.
+    tokens that are not integers, IndexError for a token or a stop token outside the
+    vocabulary.
     """
     expects_model(model)
-    expects_shape("texts", texts, ("B", "m"))
+    _expects_rows("texts", texts, "(B, m)")
+    _expects_stop(model, stop)
     expects_whole(n=n)
     m = texts.shape[1]
     expects(0 < n < m, "n", n, f"from 1 to {m - 1}, as a text has {m} tokens")
     answer = texts[:, n:]
-    log_q = token_log_probs(model(texts[:, :-1])[:, n - 1 :], answer)
+    z = model(texts[:, :-1])[:, n - 1 :]
+    z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums need its digits
+    log_q = token_log_probs(z, answer)
     if stop is not None:
         ends = (answer == stop).long()
         log_q = log_q.masked_fill(ends.cumsum(1) > ends, 0)  # an end lies before
@@ -81,12 +100,14 @@ Reward = Callable[[Int[Tensor, "N m"]], Float[Tensor, "N"] | Sequence[float]]
 
 
 def _expects_step(
-    model: Any, prompts: Any, answers: Any, beta: Any, before: Any
+    model: Any, prompts: Any, n_new: Any, reward: Any, answers: Any, beta: Any, before: Any
 ) -> None:
     expects_model(model)
-    expects_kind("prompts", prompts, Tensor, "a tensor of tokens")
-    expects_shape("prompts", prompts, ("B", "n"))
-    expects_whole(answers=answers)
+    _expects_rows("prompts", prompts, "(B, n)")
+    wants = "a function of all texts"
+    expects(callable(reward), "reward", repr(reward), wants, TypeError)
+    expects_whole(n_new=n_new, answers=answers)
+    expects(n_new >= 1, "n_new", n_new, "at least 1")
     expects(answers >= 2, "answers", answers, "at least 2 to each question")
     expects_numbers(beta=beta)
     expects(0 <= beta < float("inf"), "beta", beta, "a number ≥ 0")
@@ -97,13 +118,16 @@ def _expects_step(
 
 def _rewards(reward: Reward, texts: Int[Tensor, "N m"]) -> Float[Tensor, "N"]:
     """The rewards of the texts, after a check of them."""
-    r = torch.as_tensor(reward(texts), device=texts.device)
-    wants = f"({len(texts)}), a number for each text"
+    given, wants = reward(texts), f"({len(texts)}), a number for each text"
+    try:
+        r = torch.as_tensor(given, device=texts.device).detach()
+    except (TypeError, ValueError, RuntimeError):
+        refuse("reward", f"{type(given).__name__} in return", wants, TypeError)
     fits = tuple(r.shape) == (len(texts),)
     expects(fits, "reward", f"shape {tuple(r.shape)} in return", wants)
     finite = bool(r.isfinite().all())
     expects(finite, "reward", "a number that is not finite", "finite rewards")
-    return r
+    return r if r.is_floating_point() else r.float()
 
 
 def reward_step(
@@ -138,14 +162,15 @@ def reward_step(
     vocabulary, texts that grow too long and rewards that do not fit the texts, before
     anything is changed.
     """
-    _expects_step(model, prompts, answers, beta, before)
+    _expects_step(model, prompts, n_new, reward, answers, beta, before)
+    expects_switches(scale=scale)
     (B, n), repeated = prompts.shape, prompts.repeat_interleave(answers, 0)
     texts = generate(
         model, repeated, n_new, stop=stop, generator=generator, products="linear"
     )
     r = _rewards(reward, texts)
     log_q = answer_log_probs(model, texts, n, stop)
-    worth = r.to(log_q.dtype)
+    worth = r.to(log_q.dtype)  # at least float32
     if before is not None and beta:
         with torch.no_grad():
             log_p = answer_log_probs(before, texts, n, stop)
@@ -177,9 +202,9 @@ def preference_loss(
     """
     expects_numbers(beta=beta)
     expects(0 < beta < float("inf"), "beta", beta, "a positive number")
+    wants = f"({', '.join(map(str, better.shape))})"
     given = (worse, better_before, worse_before)
     for name, t in zip(("worse", "better_before", "worse_before"), given):
-        same = t.shape == better.shape
-        expects(same, name, f"shape {tuple(t.shape)}", f"{tuple(better.shape)}")
+        expects(t.shape == better.shape, name, f"shape {tuple(t.shape)}", wants)
     gain, loss = better - better_before, worse - worse_before
     return -F.logsigmoid(beta * (gain - loss))

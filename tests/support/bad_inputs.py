@@ -40,6 +40,7 @@ from tlm_book import (
     optimization,
     positional_encoding,
     pretrained,
+    rewards,
     scaling,
     small_world,
     tokenization,
@@ -67,6 +68,7 @@ from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import operators as s_operators
 from tlm_book.spec import optimization as s_optimization
 from tlm_book.spec import positional_encoding as s_positional_encoding
+from tlm_book.spec import rewards as s_rewards
 from tlm_book.spec import tokenization as s_tokenization
 from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
@@ -194,6 +196,11 @@ def tokenizer() -> Tokenizer:
 
 def two_words() -> word_vectors.WordVectors:
     return word_vectors.WordVectors(("a", "b"), torch.eye(2), torch.eye(2), torch.full((2,), 0.5))
+
+
+def reward_step(reward: Callable[..., Any] = lambda texts: [0.0] * len(texts), prompts: Any = None, n_new: int = 2, **choices: Any) -> object:
+    learner = TransformerLM(tiny())
+    return rewards.reward_step(learner, torch.optim.SGD(learner.parameters(), lr=1.0), tokens([1, 2], [3, 4]) if prompts is None else prompts, n_new, reward, **choices)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> object:
@@ -479,6 +486,35 @@ CASES = [
     Case("Embedding bool tokens", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.bool)), TypeError, ("tokens: got dtype torch.bool", "integer")),
     Case("Embedding list", lambda: embedding.Embedding(5, 4)([1, 2]), TypeError, ("tokens: got list", "tensor")),
     Case("Embedding uint8", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.uint8)), TypeError, ("tokens: got dtype torch.uint8", "int64")),
+    Case("answer_log_probs one row", lambda: rewards.answer_log_probs(model(), tokens(1, 2, 3), 1), ValueError, ("texts: got shape (3,)", "(B, m)")),
+    Case("answer_log_probs no question", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 0), ValueError, ("n: got 0", "from 1 to 2")),
+    Case("answer_log_probs no answer", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 3), ValueError, ("n: got 3", "from 1 to 2")),
+    Case("answer_log_probs n half", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 1.5), TypeError, ("n: got 1.5", "a whole number")),
+    Case("answer_log_probs token", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 999]), 1), IndexError, ("tokens: got a token 999",)),
+    Case("answer_log_probs of a list", lambda: rewards.answer_log_probs(model(), [[1, 2, 3]], 1), TypeError, ("texts: got list", "tensor")),
+    Case("answer_log_probs stop", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 1, stop=999), IndexError, ("stop: got 999", "None or a token")),
+    Case("advantages of a list", lambda: rewards.advantages([1.0, 2.0]), TypeError, ("r: got list", "a tensor")),
+    Case("advantages of one", lambda: rewards.advantages(z(3, 1)), ValueError, ("r: got shape (3, 1)", "at least 2 answers")),
+    Case("advantages of integers", lambda: rewards.advantages(tokens(1, 2)), TypeError, ("r: got dtype torch.int64", "floats")),
+    Case("advantages scale", lambda: rewards.advantages(z(3), scale=1), TypeError, ("scale: got 1", "True or False")),
+    Case("preference_loss beta 0", lambda: rewards.preference_loss(z(2), z(2), z(2), z(2), 0), ValueError, ("beta: got 0", "a positive number")),
+    Case("preference_loss beta text", lambda: rewards.preference_loss(z(2), z(2), z(2), z(2), "a"), TypeError, ("beta: got 'a'", "a number")),
+    Case("preference_loss shapes", lambda: rewards.preference_loss(z(2), z(3), z(2), z(2)), ValueError, ("worse: got shape (3,)", "(2)")),
+    Case("preference_loss before", lambda: rewards.preference_loss(z(2), z(2), z(2), z(1)), ValueError, ("worse_before: got shape (1,)", "(2)")),
+    Case("reward_step one question", lambda: reward_step(prompts=tokens(1, 2)), ValueError, ("prompts: got shape (2,)", "(B, n)")),
+    Case("reward_step of a list", lambda: reward_step(prompts=[[1, 2]]), TypeError, ("prompts: got list", "a tensor of tokens")),
+    Case("reward_step token", lambda: reward_step(prompts=tokens([1, 999])), IndexError, ("tokens: got a token 999",)),
+    Case("reward_step no new tokens", lambda: reward_step(n_new=0), ValueError, ("n_new: got 0", "at least 1")),
+    Case("reward_step too long", lambda: reward_step(n_new=999), ValueError, ("n_new: got 999", "max_len")),
+    Case("reward_step one answer", lambda: reward_step(answers=1), ValueError, ("answers: got 1", "at least 2")),
+    Case("reward_step answers half", lambda: reward_step(answers=2.5), TypeError, ("answers: got 2.5", "a whole number")),
+    Case("reward_step beta", lambda: reward_step(beta=-1.0), ValueError, ("beta: got -1.0", "≥ 0")),
+    Case("reward_step before", lambda: reward_step(beta=1.0), TypeError, ("before: got NoneType", "the model to stay near")),
+    Case("reward_step scale", lambda: reward_step(scale=None), TypeError, ("scale: got None", "True or False")),
+    Case("reward_step a reward short", lambda: reward_step(lambda texts: [1.0]), ValueError, ("reward: got shape (1,) in return", "(16), a number for each text")),
+    Case("reward_step a reward nan", lambda: reward_step(lambda texts: z(len(texts)) + float("nan")), ValueError, ("reward: got a number that is not finite", "finite rewards")),
+    Case("reward_step a reward of texts", lambda: reward_step(lambda texts: ["good"] * len(texts)), TypeError, ("reward: got list in return", "a number for each text")),
+    Case("reward_step no reward", lambda: reward_step(None), TypeError, ("reward: got None", "a function")),
     Case("words of a number", lambda: word_vectors.words(3), TypeError, ("text: got int", "str")),
     Case("skip_gram_pairs window 0", lambda: word_vectors.skip_gram_pairs(tokens(1, 2), 0), ValueError, ("window: got 0", "at least 1")),
     Case("skip_gram_pairs window half", lambda: word_vectors.skip_gram_pairs(tokens(1, 2), 0.5), TypeError, ("window: got 0.5", "a whole number")),
@@ -645,6 +681,17 @@ CASES = [
     Case("spec embed str", lambda: s_embedding.embed("01", X(3, 2)), TypeError, ("t: got str", "array")),
     Case("spec one_hot token", lambda: s_embedding.one_hot(ids(4), 4), IndexError, ("t: got a token 4", "from 0 to 3")),
     Case("spec one_hot V 0", lambda: s_embedding.one_hot(ids(0), 0), ValueError, ("V: got 0", "at least 1")),
+    Case("spec policy_gradient sum", lambda: s_rewards.policy_gradient(np.ones(2), X(2, 3), np.ones(2)), ValueError, ("q: got [1.0, 1.0]", "the sum 1")),
+    Case("spec policy_gradient rows", lambda: s_rewards.policy_gradient(np.ones(2) / 2, X(3, 3), np.ones(2)), ValueError, ("g: got shape (3, 3)", "(2, P)")),
+    Case("spec advantages of one", lambda: s_rewards.advantages(np.ones(1)), ValueError, ("r: got 1 rewards", "at least 2")),
+    Case("spec question_weight p", lambda: s_rewards.question_weight(1.0, 2), ValueError, ("p: got 1.0", "between 0 and 1")),
+    Case("spec question_weight k", lambda: s_rewards.question_weight(0.5, 1), ValueError, ("k: got 1", "at least 2")),
+    Case("spec question_weight way", lambda: s_rewards.question_weight(0.5, 2, "scale"), ValueError, ("way: got 'scale'", "scaled")),
+    Case("spec tilted beta", lambda: s_rewards.tilted(np.ones(2) / 2, np.ones(2), 0.0), ValueError, ("beta: got 0.0", "a positive number")),
+    Case("spec tilted zero", lambda: s_rewards.tilted(np.array([0.0, 1.0]), np.ones(2), 1.0), ValueError, ("p: got [0.0, 1.0]", "positive numbers")),
+    Case("spec best_of k", lambda: s_rewards.best_of(np.ones(2) / 2, np.ones(2), 0), ValueError, ("k: got 0", "at least 1")),
+    Case("spec preference_loss answer", lambda: s_rewards.preference_loss(np.ones(2) / 2, np.ones(2) / 2, 0, 2, 1.0), IndexError, ("z: got 2", "from 0 to 1")),
+    Case("spec preference_loss beta", lambda: s_rewards.preference_loss(np.ones(2) / 2, np.ones(2) / 2, 0, 1, -1.0), ValueError, ("beta: got -1.0", "a positive number")),
     Case("spec skip_gram_pairs window 0", lambda: s_word_vectors.skip_gram_pairs(ids(0, 1), 0), ValueError, ("window: got 0", "at least 1")),
     Case("spec sgns_loss widths", lambda: s_word_vectors.sgns_loss(X(1, 2)[0], X(1, 3)[0], X(2, 2)), ValueError, ("c: got shape (3,)", "(2)")),
     Case("spec sgns_loss negatives", lambda: s_word_vectors.sgns_loss(X(1, 2)[0], X(1, 2)[0], X(2, 3)), ValueError, ("N: got shape (2, 3)", "(k, 2)")),
