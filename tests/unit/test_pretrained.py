@@ -871,3 +871,16 @@ def test_dropout_is_written_where_a_gpt2_has_it(tmp_path):
     save_gpt2(TransformerLM(Config.gpt2(11, **SMALL, dropout=0.25)), tmp_path / "m")
     said = json.loads((tmp_path / "m" / "config.json").read_text())
     assert (said["resid_pdrop"], said["embd_pdrop"], said["attn_pdrop"]) == (0.25, 0.25, 0.0)
+
+
+def test_a_gpt2_keeps_its_start_marker_wherever_it_is_numbered(tmp_path):
+    """Of several specials, the first begins a text, whatever the others' numbers are."""
+    words = Tokenizer([(104, 105)], ("<s>", "</s>"), GPT2_PATTERN)
+    for k, ids in enumerate((words.ids, [*range(257), 258, 257])):
+        tokenizer = Tokenizer(words.merges, ("<s>", "</s>"), GPT2_PATTERN, ids=ids)
+        model = TransformerLM(Config.gpt2(259, d_model=8, d_ff=8, n_layers=1, n_heads=1, max_len=4))
+        save_gpt2(model, tmp_path / f"{k}", tokenizer)
+        again = load_gpt2(tmp_path / f"{k}")[1]
+        assert again.start == tokenizer.start == ids[257]
+        assert (again.ids, again.specials) == (tokenizer.ids, tokenizer.specials)
+        assert again.encode("hi</s><s>", allowed_special=("<s>", "</s>")) == [256, ids[258], ids[257]]

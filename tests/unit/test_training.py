@@ -217,6 +217,12 @@ def test_the_ends_of_a_range_belong_to_it():
     TrainConfig(steps=1, warmup=0, min_lr=0.0, token_noise=0.0, seed=0, replanned=())
 
 
+def test_a_mean_without_memory_may_be_written_as_a_whole_number():
+    text = torch.arange(60) % 9
+    runs = [train(TrainConfig(steps=2, warmup=0, batch_size=2, betas=betas), Config(9, 4, 4, 1, 1, 4), text, text, progress=False) for betas in ((0, 0.9), (0.0, 0.9))]
+    assert runs[0].log == runs[1].log
+
+
 def test_a_text_that_is_as_long_as_a_bound_has_the_larger_size():
     for bound in (50_000, 1_000_000, 20_000_000):
         assert fit_size(bound - 1).d_model < fit_size(bound).d_model

@@ -17,6 +17,7 @@ from tlm_book.pretrained.files import (
     config_in,
     drop_copies,
     load_into,
+    read_fields,
     read_tensors,
     tensors_of,
     write_model,
@@ -123,7 +124,8 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
     (T-gpt2-weights)
 
     `revision` is a branch, a tag or a commit on the hub, None the newest; for a folder it has no meaning. The model has the dtype
-    of the file and is in evaluation mode; the tokenizer is None if the folder has no vocab.json.
+    of the file and is in evaluation mode; the tokenizer begins a text with the special that config.json calls bos_token_id, if there is one, and is None
+    if the folder has no vocab.json.
 
     FileNotFoundError for a missing folder or file, ValueError for files that are broken or do not fit together, ConnectionError
     without a network, ImportError without the library huggingface_hub, TypeError for arguments of another type.
@@ -138,7 +140,16 @@ def load_gpt2(name_or_folder: str | os.PathLike[str], *, revision: str | None = 
         return model.eval(), None
     tokenizer, V = load_gpt2_tokenizer(folder), config.vocab_size
     expects(len(tokenizer) == V, "vocab.json", f"{len(tokenizer)} tokens", f"vocab_size = {V} of {CONFIG}")
-    return model.eval(), tokenizer
+    return model.eval(), beginning_with(tokenizer, read_fields(folder).get(ENDS[0]))
+
+
+def beginning_with(tokenizer: Tokenizer, start: Any) -> Tokenizer:
+    """The same tokenizer with this token as start marker, if it is one of the specials; otherwise the tokenizer as it is."""
+    names = sorted(tokenizer.specials, key=lambda name: tokenizer.specials[name] != start)
+    if names == list(tokenizer.specials):
+        return tokenizer
+    ids = [*tokenizer.ids[: len(tokenizer) - len(names)], *map(tokenizer.specials.__getitem__, names)]
+    return Tokenizer(tokenizer.merges, names, tokenizer.pattern, ids=ids)
 
 
 def save_gpt2(model: TransformerLM, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:

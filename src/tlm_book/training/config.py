@@ -91,6 +91,7 @@ class TrainConfig:
             ("replanned", _ascending(self.replanned, self.steps), f"pairs (step, steps) with steps that grow, below {self.steps}"),
         ):
             expects(right, name, getattr(self, name), wants)
+        object.__setattr__(self, "betas", tuple(map(float, self.betas)))  # since torch's optimizers take no whole number beside another
         expects_one_of("dtype", self.dtype, ("float32", "bfloat16"))
         expects_one_of("products", self.products, LIBRARIES)
         expects_one_of("schedule", self.schedule, ("cosine", "linear"))
