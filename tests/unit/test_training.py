@@ -171,6 +171,14 @@ def test_a_folder_in_a_folder_that_holds_a_model_is_no_text(tmp_path):
     assert text_files(tmp_path) == [tmp_path / "a.txt", tmp_path / "b.safetensors"]
 
 
+def test_what_lies_deeper_in_a_model_and_the_work_of_a_run_are_no_text(tmp_path):
+    """Such as the log for TensorBoard and a user's notes in subfolders: with them, a finished run could not be taken further."""
+    for name in ("a.txt", "b.run/c.txt", "model/model.safetensors", "model/tensorboard/events", "sub/d.run/run.json", "sub/d.run/train.tokens", "sub/d.run/step-00000001/state.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    assert text_files(tmp_path) == [tmp_path / "a.txt", tmp_path / "b.run" / "c.txt"]
+
+
 @pytest.mark.parametrize(("bytes_of_other", "n_documents"), [(6000, 3), (60_000, 1)])
 def test_a_file_is_cut_if_it_holds_more_than_a_tenth_of_the_text(bytes_of_other, n_documents, tmp_path):
     """Of 60 lines, without marks: the documents that hold them."""

@@ -89,7 +89,7 @@ def cut(paragraph: str, size: int) -> list[str]:
 
 
 def text_files(data: Paths) -> list[Path]:
-    """The files, with each folder replaced by the files in it (except hidden ones, and those of models) in the order of their names.
+    """The files, with each folder replaced by the files in it (except hidden ones, and those of models and runs) in the order of their names.
     A file that is named twice, such as by its folder and by itself, is read once, where it comes first.
 
     FileNotFoundError for a path that does not exist, ValueError for a folder without files.
@@ -108,10 +108,12 @@ def text_files(data: Paths) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and its subfolders, in order. Hidden ones, those in hidden folders, and subfolders that hold a model are left out."""
+    """The files in a folder and its subfolders, in order. Hidden ones, those in hidden folders, and subfolders that hold a model or the work of a run
+    are left out, with all that lies in them.
+    """
     hidden = lambda file: any(part.startswith(".") for part in file.relative_to(folder).parts)
-    models = {weights.parent for weights in folder.rglob("*.safetensors")} - {folder}
-    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file) and file.parent not in models]
+    made = {file.parent for kind in ("*.safetensors", "*.run/run.json") for file in folder.rglob(kind)} - {folder}
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file) and made.isdisjoint(file.parents)]
 
 
 def blocks(file: Path, size: int = 2**24) -> Iterator[str]:
