@@ -384,6 +384,23 @@ def test_marian_is_converted_without_loss(case, dtype, tmp_path):
     assert last.config == ours.config and bits({k: w.double() for k, w in last.state_dict().items()}) == bits({k: w.double() for k, w in ours.state_dict().items()})
 
 
+@pytest.mark.parametrize("source_vocab_size", [None, 7])
+@pytest.mark.parametrize("tied", [True, False])
+@torch.no_grad()
+def test_transformers_computes_what_a_model_saved_as_marian_computes(tied, source_vocab_size, tmp_path):
+    """Also where the two halves share their table and the last layer has a matrix of its own."""
+    sizes = {"d_model": 8, "d_ff": 5, "n_layers": 1, "n_heads": 2, "max_len": 6, "source_vocab_size": source_vocab_size}
+    ours = EncoderDecoder(marian_preset(9, tied=tied, **sizes)).double().eval()
+    for w in ours.parameters():
+        w.add_(0.2 * torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()), dtype=w.dtype))
+    save_marian(ours, tmp_path / "m")
+    theirs = MarianMTModel.from_pretrained(tmp_path / "m", dtype=torch.float64).eval()
+    source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
+    told = theirs(source, attention_mask=torch.ones_like(source), decoder_input_ids=target).logits
+    assert near(ours(source, target), told, 1e-6)
+    assert near(load_marian(tmp_path / "m")[0](source, target), ours(source, target), 1e-12)
+
+
 def test_the_tables_of_positions_are_those_of_transformers():
     config = MarianConfig(**MARIAN | {"max_position_embeddings": 512, "d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8})
     theirs = MarianMTModel(config).model.encoder.embed_positions.weight

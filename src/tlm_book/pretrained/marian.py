@@ -133,6 +133,12 @@ def copies_in(config: EncoderDecoderConfig) -> dict[str, str]:
     return ({LAST: original} if config.tied else {}) | (dict.fromkeys(TABLES, SHARED) if shared else {})
 
 
+def written_pairs(config: EncoderDecoderConfig) -> list[Pair]:
+    """The pairs for writing. Unless the last layer is tied, transformers ties no table to another one, so the file holds the copies as well."""
+    copies = {} if config.tied else copies_in(config)
+    return marian_pairs(config) + [Pair(copy, "embedding.table.weight") for copy in copies]
+
+
 def table_of_positions(c: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> Float[Tensor, "M d"]:
     """The table of positions, which is computed; ValueError if it would be far larger than the weights."""
     expects_places("max_position_embeddings", c.max_len, c.d_model, tensors, always=1 << 24)
@@ -186,7 +192,7 @@ def save_marian(model: EncoderDecoder, folder: str | os.PathLike[str], tokenizer
         fields |= {"eos_token_id": t.stop, "forced_eos_token_id": t.stop}
         fields |= {"pad_token_id": t.padding, "decoder_start_token_id": t.start}
     with new_folder(folder) as part:
-        write_model(part, fields, tensors_of(model, marian_pairs(model.config)))
+        write_model(part, fields, tensors_of(model, written_pairs(model.config)))
         if t is not None:
             (part / "source.spm").write_bytes(t.source.serialized_model_proto())
             (part / "target.spm").write_bytes(t.target.serialized_model_proto())
