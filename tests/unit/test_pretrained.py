@@ -398,7 +398,7 @@ def test_transformers_computes_what_a_model_saved_as_marian_computes(tied, sourc
     source, target = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
     told = theirs(source, attention_mask=torch.ones_like(source), decoder_input_ids=target).logits
     assert near(ours(source, target), told, 1e-6)
-    assert near(load_marian(tmp_path / "m")[0](source, target), ours(source, target), 1e-12)
+    assert near(load_marian(tmp_path / "m")[0](source, target), ours(source, target), 1e-6)
 
 
 def test_the_tables_of_positions_are_those_of_transformers():
