@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from tlm_book.checks import (
     expects,
+    expects_floats,
     expects_kind,
     expects_numbers,
     expects_shape,
@@ -108,12 +109,18 @@ def _expects_step(
     expects(callable(reward), "reward", repr(reward), wants, TypeError)
     expects_whole(n_new=n_new, answers=answers)
     expects(n_new >= 1, "n_new", n_new, "at least 1")
+    M, n = model.config.max_len, prompts.shape[1]
+    wants = f"at most {M + 1 - n}, as a question has {n} tokens and max_len is {M}"
+    expects(n + n_new - 1 <= M, "n_new", n_new, wants)
     expects(answers >= 2, "answers", answers, "at least 2 to each question")
     expects_numbers(beta=beta)
     expects(0 <= beta < float("inf"), "beta", beta, "a number ≥ 0")
     if beta:
         wants = "the model to stay near, for beta > 0"
         expects_kind("before", before, TransformerLM, wants)
+        expects(before is not model, "before", "the model itself", "a copy made earlier")
+        V, size = model.config.vocab_size, before.config.vocab_size
+        expects(size == V, "before", f"a vocabulary of {size} tokens", f"{V}")
 
 
 def _rewards(reward: Reward, texts: Int[Tensor, "N m"]) -> Float[Tensor, "N"]:
@@ -153,8 +160,9 @@ def reward_step(
                number for each; after a stop token a text is filled up with it
     answers    how many are drawn to each question
     beta       factor of the penalty log(Q/P) that is subtracted from a reward, in
-               nats; `before` is the model P to stay near (T-tilt)
-    scale      divide by the standard deviation of the rewards of a question
+               nats; `before` is the model P to stay near, a copy made earlier (T-tilt)
+    scale      divide by the standard deviation of the rewards of a question, penalties
+               subtracted
     generator  source of the uniform numbers; None: torch's global one
 
     Answers are drawn without dropout; a model with dropout should be in eval mode.
@@ -198,13 +206,15 @@ def preference_loss(
     better, worse                log Q of both answers, as `answer_log_probs` gives them
     better_before, worse_before  log P of both, by the model before
 
-    ValueError unless beta is positive and all shapes are the same.
+    One loss for each pair. ValueError unless beta is positive and all shapes are the
+    same; TypeError for what is no tensor of floats.
     """
     expects_numbers(beta=beta)
     expects(0 < beta < float("inf"), "beta", beta, "a positive number")
-    wants = f"({', '.join(map(str, better.shape))})"
-    given = (worse, better_before, worse_before)
-    for name, t in zip(("worse", "better_before", "worse_before"), given):
+    names = ("better", "worse", "better_before", "worse_before")
+    for name, t in zip(names, (better, worse, better_before, worse_before)):
+        expects_floats(name, t)
+        wants = f"({', '.join(map(str, better.shape))})"
         expects(t.shape == better.shape, name, f"shape {tuple(t.shape)}", wants)
     gain, loss = better - better_before, worse - worse_before
     return -F.logsigmoid(beta * (gain - loss))

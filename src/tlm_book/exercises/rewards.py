@@ -48,7 +48,7 @@ def noisier(pair: Any) -> Iterator[tuple[str, object]]:
 
 EXERCISES: list[Exercise] = [
     value(
-        "three pairs: the gradient if the first is drawn, if the second is drawn, and the mean",
+        "three pairs: the value if the first is drawn, if the second is drawn, and the mean",
         lambda: ((0.5, -0.5), (0.5, -0.5), (0.5, -0.5)),
         {
             "A reward below the baseline gives a negative factor: the second gradient is turned round.": ((0.5, -0.5), (-0.5, 0.5), (0.0, 0.0)),

@@ -100,8 +100,8 @@ def tilted(
 
     ValueError unless p are positive numbers with the sum 1, and β > 0.
 
-    >>> tilted(np.array([0.2, 0.8]), np.array([1.0, 0.0]), 1 / np.log(16)).round(6)
-    array([0.8, 0.2])
+    >>> tilted(np.array([0.5, 0.5]), np.array([1.0, 0.0]), 1 / np.log(9)).round(6)
+    array([0.9, 0.1])
     """
     _expects_probabilities(p=p)
     expects(beta > 0, "beta", beta, "a positive number")
