@@ -173,7 +173,7 @@ def reward_step(
     _expects_step(model, prompts, n_new, reward, answers, beta, before)
     expects_switches(scale=scale)
     (B, n), repeated = prompts.shape, prompts.repeat_interleave(answers, 0)
-    texts = generate(
+    texts: Any = generate(  # a tensor, as the prompts are
         model, repeated, n_new, stop=stop, generator=generator, products="linear"
     )
     r = _rewards(reward, texts)
