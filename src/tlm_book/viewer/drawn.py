@@ -22,13 +22,13 @@ def _axes(title: str | None, width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
-def bars(title: str | None, names: Sequence[str], groups: Mapping[str, Sequence[float]]) -> Any:
+def bars(title: str | None, names: Sequence[str], groups: Mapping[str, Sequence[float]], colours: Sequence[str] = (BLUE, RED)) -> Any:
     """A row for each name, with a bar for each group: weights from 0 to 1."""
     figure, axes = _axes(title, 6.4, 1.0 + 0.14 * len(names) * (1 + len(groups)))
     share = 0.8 / len(groups)
-    for k, (label, weights) in enumerate(groups.items()):
+    for k, ((label, weights), colour) in enumerate(zip(groups.items(), colours)):
         places = [i - 0.4 + share * (k + 0.5) for i in range(len(names))]
-        axes.barh(places, weights, share, label=label)
+        axes.barh(places, weights, share, color=colour, label=label)
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), xlabel="weight")

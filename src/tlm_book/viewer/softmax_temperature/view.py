@@ -25,6 +25,7 @@ from tlm_book.viewer.base import (
     whole_between,
 )  # fmt: skip
 from tlm_book.viewer.drawn import bars
+from tlm_book.viewer.style import BLUE, RED
 
 __all__ = ["SoftmaxTemperature", "softmax_temperature"]
 
@@ -72,7 +73,7 @@ class SoftmaxTemperature(Picture):
         s, d = dict(self.data["scores"])[self.width], self.width
         taus = {f"softmax(s/√{d})": math.sqrt(d)} if d else {f"softmax(s/{self.temperature:g})": self.temperature}
         weights = {label: softmax(np.array(s), tau).tolist() for label, tau in ({"softmax(s)": 1.0} | taus).items()}
-        return bars(self.data["title"], self.data["labels"], weights)
+        return bars(self.data["title"], self.data["labels"], weights, (RED, BLUE) if d else (BLUE, RED))
 
 
 def softmax_temperature(
