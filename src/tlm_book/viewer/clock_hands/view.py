@@ -55,7 +55,7 @@ class ClockHands(Picture):
                 for t, r, colour, thick in ((p, 30, "#0072b2", 5), (p + k, 36, "#d55e00", 2.5))
             ]
             clocks += [f'<circle cx="{x:g}" cy="{y:g}" r="{RADIUS}"/>', *hands]
-        label = f"{len(omega)} clocks; blue and thick: the hand at {p}; red and thin: at {p + k}"
+        label = f"{len(omega)} clocks; blue and thick: the hand at {p}; orange and thin: at {p + k}"
         rows = [
             [f"{i}", number(w), f"{number(k * w)} rad", *(_pair(t * w) for t in (p, p + k))]
             for i, w in enumerate(omega)

@@ -52,7 +52,7 @@ class EpsilonSpread(Picture):
         text = '<text x="{:g}" y="{:g}" font-size="12" fill="currentColor" stroke="none" text-anchor="{}">{}</text>'
         shapes += [text.format(x(p), height - 6, "middle", ten_to(p) if p else "1") for p in range(-12, 4, 3)]
         shapes += [text.format(left - 6, y(v) + 4, "end", v) for v in (0, 1)]
-        label = f"Curves over the spread σ for ε = {number(e)}: σ/(σ + ε) solid and blue, σ/√(σ² + ε) dashed and red"
+        label = f"Curves over the spread σ for ε = {number(e)}: σ/(σ + ε) solid and blue, σ/√(σ² + ε) dashed and orange"
         sigmas = sorted({self.sigma, e, math.sqrt(e), 1.0})
         rows = [[number(s), f"{_outside(s, e):.6f}", f"{_inside(s, e):.6f}"] for s in sigmas]
         caption = f"{self.data['title'] or 'What a standardized row keeps of its spread'}. {label}."
