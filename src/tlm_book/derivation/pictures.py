@@ -1,5 +1,6 @@
 """A proof tree as text and as a picture."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ def draw_tree(lines: Lines, ax: Any) -> Any:
     ink = [style.BLUE, style.PURPLE, style.GREEN, style.ORANGE, style.RED]
     colours = dict(zip(Kind, [*ink, style.GREEN, style.ORANGE]))
     step_right, step_down = 0.26, 0.29  # inches
-    if ax is None:
+    own, ends = ax is None, []
+    if own:
         size = (7.0, step_down * (len(lines) + 0.4))
         ax = plt.figure(figsize=size).add_axes((0, 0, 1, 1))
     where: dict[int, int] = {}  # the last line of each depth
@@ -67,7 +69,16 @@ def draw_tree(lines: Lines, ax: Any) -> Any:
         kind = ax.annotate(
             words, xycoords=box, xytext=(9, 0), color=style.INK, **beside
         )
-        ax.annotate(why, xycoords=kind, xytext=(7, 0), color=style.GREY, **beside)
+        ends.append(
+            ax.annotate(
+                why, xycoords=kind, xytext=(7, 0), color=style.GREY, **beside
+            )
+        )
+    if own:  # the figure ends where the longest line does
+        figure = ax.get_figure()
+        ax.set(xlim=(-0.5, 7.0 / step_right - 0.5))
+        right = max(end.get_window_extent().x1 for end in ends)
+        figure.set_figwidth(math.ceil(10 * right / figure.dpi + 1) / 10)
     width, height = ax.get_figure().get_size_inches() * ax.get_position().size
     ax.set(
         xlim=(-0.5, width / step_right - 0.5), ylim=(height / step_down - 0.7, -0.7)
