@@ -103,7 +103,7 @@ class Report:
         return "\n".join(lines + [f"  {line}" for line in self.notes])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw `effects` on these matplotlib axes or on new ones, leaks with a red frame; returns the axes."""
+        """Draw `effects` on these matplotlib axes or on new ones, leaks with an orange-red frame; returns the axes."""
         return draw_effects(self, ax)
 
 
@@ -131,5 +131,8 @@ def draw_effects(report: Report, ax: Any) -> Any:
     ax.set(xlabel="rows j, j + 1, … are replaced", ylabel="output row i")
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
     ax.grid(False)
-    ax.get_figure().colorbar(image, ax=ax, label="change (power of 10)")
+    capped = "max" if (logs > shades["vmax"]).any() else "neither"
+    ax.get_figure().colorbar(
+        image, ax=ax, label="change (power of 10)", extend=capped
+    )
     return ax
