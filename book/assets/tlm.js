@@ -140,9 +140,10 @@ function fitWideBoxes() {
   widths.forEach(([room, width, size], k) => {
     if (width > room + 1 && room / width > (boxes[k].tagName === "PRE" ? 0.79 : SMALLEST_FORMULA)) boxes[k].style.fontSize = `${((size * room) / width - 0.1).toFixed(2)}px`;
   });
-  // Drawn pictures have 150 dots per inch (96 px) and text of 8 to 10 points. One that would be shrunk below six tenths of its size scrolls.
+  // Drawn pictures have 150 dots per inch and text of 8 to 10 points. At half a pixel for a dot the smallest letters can still be read: a picture
+  // that does not fit so, or nearly so, keeps this scale and scrolls.
   const pictures = [...document.querySelectorAll(".bd-article .cell_output img")];
-  const wide = pictures.map((picture) => picture.parentElement.clientWidth < 0.6 * 96 / 150 * picture.naturalWidth);
+  const wide = pictures.map((picture) => picture.parentElement.clientWidth < 0.47 * picture.naturalWidth);
   pictures.forEach((picture, k) => { picture.style.minWidth = wide[k] ? `${Math.round(0.5 * picture.naturalWidth)}px` : ""; });
 }
 
