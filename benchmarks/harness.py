@@ -202,9 +202,9 @@ def parser(doc: str, rounds: int, out: Path = HERE) -> argparse.ArgumentParser:
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows with the same keys as a Markdown table; numbers are aligned to the right, None is an empty cell."""
+    """Rows with the same keys as a Markdown table; numbers are aligned to the right (as is "none …" among them), None is an empty cell."""
     cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
-    numeric = [all(cell.lstrip("-−")[:1].isdigit() or not cell for cell in column) for column in zip(*cells, strict=True)]
+    numeric = [all(cell.lstrip("-−")[:1].isdigit() or not cell or cell.startswith("none ") for cell in column) for column in zip(*cells, strict=True)]
     lines = [list(rows[0]), ["---:" if right else "---" for right in numeric], *cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

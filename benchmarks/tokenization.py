@@ -318,9 +318,9 @@ def encoding_rows(folder: Path, rounds: int) -> list[dict]:
 
 
 def rounded(row: dict) -> dict:
-    """What is extrapolated, to two digits: more are not known."""
+    """Ratios with two digits after the point; what is extrapolated, to two digits in all: more are not known."""
     if row["engine"] not in SLOW.values():
-        return row
+        return row | {"their time / ours": f"{row['their time / ours']:.2f}"}
     return row | {name: int(float(f"{row[name]:.2g}")) for name in ("seconds", "their time / ours")}
 
 
@@ -344,7 +344,7 @@ def about(report: harness.Report) -> str:
     parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in corpus["bytes"].items())
     return (
         f"Memory.\n\n{harness.table([{'MB': row['MB'], 'engine': row['engine'], 'peak MB': row['peak MB']} for row in report['training'] if row['peak MB']])}\n\n"
-        f"Encoding.{slower}\n\n{harness.table([{name: row[name] for name in ('engine', *ENCODING[2:])} for row in rows])}\n\n"
+        f"Encoding.{slower}\n\n{harness.table([{'engine': row['engine'], **{name: f'{row[name]:.2f}' for name in ENCODING[2:4]}, 'peak MB': row['peak MB']} for row in rows])}\n\n"
         f"Text: {parts}; {corpus['documents']:,} documents, each paragraph once, sha256 {corpus['sha256']}….\n\nMedians of {report['rounds']} alternating runs, each a fresh process{report['clock']}; {harness.about(report['machine'])}.\n"
     )
 

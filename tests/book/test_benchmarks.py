@@ -222,7 +222,7 @@ def test_the_chapter_on_speed_says_what_was_measured_of_writing():
     gain = lambda row, key="gain": float(row[key].split()[0])
     assert {found["int8"]["same tokens"] for found in bits} == {1} and {found["bfloat16"]["same tokens"] for found in bits} == {20}
     off = {kind: [float(found[kind]["off by"].rstrip("%")) for found in bits] for kind in ("int8", "bfloat16")}
-    moved = f"move by up to {max(off['int8']):.0f} % of their standard deviation with `int8` and {min(off['bfloat16']):.0f} to {max(off['bfloat16']):.0f} % with `bfloat16`"
+    moved = f"move by up to {max(off['int8']):.0f}% of their standard deviation with `int8` and {min(off['bfloat16']):.0f} to {max(off['bfloat16']):.0f}% with `bfloat16`"
     assert f"the scores of L {moved}, and its text parts from that of float32 after 1 and 20 tokens, on all three EPYCs" in prose
     whole, (wide, halves, narrow) = [gain(found["int8"]) for found in bits], [gain(found["bfloat16"]) for found in bits]
     assert f"`int8` was {min(whole):.1f} to {max(whole):.1f} times as fast as float32, `bfloat16` {wide:.2f} times with AVX512 (before" in prose
@@ -284,13 +284,13 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     gained = [of(entry, "all together", size) / of(entry, "products by the quicker library", size) for entry in entries.values() for size in ("S", "L")]
     assert f"here, the library aside, a step becomes only {min(gained):.1f} to {max(gained):.1f} times as fast, since the products are the same" in prose_of("speed")
     shares = [int(share) for entry in entries.values() for share in re.findall(r"(\d+)% of what one large product", entry["share"])]
-    assert len(shares) == 8 and f"they alone would take {min(shares)} to {max(shares)} % of our step." in prose_of("speed")
+    assert len(shares) == 8 and f"they alone would take {min(shares)} to {max(shares)}% of our step." in prose_of("speed")
     times = [time["wall_ms"] for steps in entries["AMD EPYC (AVX2), 2 cores"]["step_times"].values() for time in steps.values()]
     apart = [100 * (time["high"] - time["low"]) / time["median"] for time in times]
-    assert f"the quartiles of a line's times are {min(apart):.0f} to {max(apart):.0f} % apart" in prose_of("speed")
+    assert f"the quartiles of a line's times are {min(apart):.0f} to {max(apart):.0f}% apart" in prose_of("speed")
     times = [time["wall_ms"] for steps in entries["AMD EPYC (AVX512 in halves), 2 cores"]["step_times"].values() for time in steps.values()]
     apart = sorted(100 * (time["high"] - time["low"]) / time["median"] for time in times)
-    assert f"those of four lines even {apart[-4]:.0f} to {apart[-1]:.0f} %" in prose_of("speed") and apart[-5] < 9
+    assert f"those of four lines even {apart[-4]:.0f} to {apart[-1]:.0f}%" in prose_of("speed") and apart[-5] < 9
     sizes = [importlib.import_module("speed").SIZES[name] for name in ("S", "L")]
     words = "*S* is a model of {} blocks of width {} with {} heads and {} kinds of tokens, on {} texts of {} tokens; *L* one of {} blocks of width {} with {} heads and {:,} kinds, on {} texts of {}."
     numbers = [number for s in sizes for number in (s.n_layers, s.d_model, s.n_heads, s.vocab_size, s.batch, s.n)]
@@ -312,7 +312,7 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     reports = harness.entries(ROOT / "benchmarks", "gpu")
     shares = [number(row["tokens a second"]) / number(row["limit"]) for found in reports.values() for row in found["decoding"] if row["texts"] == 1]
     many = [number(row["tokens a second"]) / number(row["limit"]) for found in reports.values() for row in found["decoding"] if row["texts"] == 64 and row["tokens a second"]]
-    told = f"one text at {100 * min(shares):.0f} to {100 * max(shares):.0f} % of it, sixty-four at {100 * min(many):.0f} to {100 * max(many):.0f} %."
+    told = f"one text at {100 * min(shares):.0f} to {100 * max(shares):.0f}% of it, sixty-four at {100 * min(many):.0f} to {100 * max(many):.0f}%."
     assert told in prose_of("speed")
     steps = [number(row["ours, ms"]) / gpu.NEW for found in reports.values() for row in found["decoding"] if row["texts"] == 1]
     assert f"the ${min(steps):.1f}$ to ${max(steps):.1f}$ milliseconds of a step" in prose_of("speed")
@@ -320,7 +320,7 @@ def test_the_chapters_say_what_was_measured_on_a_gpu():
     assert f"of the H100 promises $F={peak / 1e14:.2f}\\cdot10^{{14}}$ in `bfloat16`" in prose_of("speed") and peak == speed.PEAKS["H200"]
     exact = report["training"][0]["share of the peak"].rstrip("%")
     causal = dataclasses.replace(size, n=size.n // 2).products() * 2 / size.products()  # as many tokens, half as many scores for each
-    assert f"without them {exact} % would be {float(exact) * causal:.1f} %" in prose_of("speed")
+    assert f"without them {exact}% would be {float(exact) * causal:.1f}%" in prose_of("speed")
     unmeasured = reports["NVIDIA H200"]["decoding"][-1]
     assert (unmeasured["tokens a second"] is None) == ("We have measured neither what it is nor the last line of the table." in prose_of("speed"))
     assert report["batch"] == 48 and "Steps of 48 windows of 1,024 tokens; medians of five alternating runs" in prose_of("speed") and report["rounds"] == 5

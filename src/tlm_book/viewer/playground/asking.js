@@ -70,7 +70,7 @@ function replyLine(model) {
     node.replaceChildren(...(/[\p{L}\p{N}]/u.test(text) ? ["The model answers: ", make("b", {}, text)] : ["The model answers nothing."]),
       ...(right === undefined ? [] : [` The story says: ${right} `, make("span", { class: fine ? "right" : "wrong" }, fine ? "✓ right" : "✗ not so")]));
     const on = off.length ? [press(off.length > 1 ? `${off.length} heads are off: switch them on` : `head ${off[0].split(".")[1]} of block ${off[0].split(".")[0]} is off: switch it on`, () => set([]))] : [];
-    const named = found ? [`When it wrote “${found.word}”, head ${found.head} of block ${found.block} gave `, data(found.weight, `${Math.round(100 * found.weight)} %`),
+    const named = found ? [`When it wrote “${found.word}”, head ${found.head} of block ${found.block} gave `, data(found.weight, `${Math.round(100 * found.weight)}%`),
       " of its attention to that word in the text. ", press("switch this head off", () => set([...off, `${found.block}.${found.head}`])), " "] : [];
     heads.replaceChildren(...named, ...on);
     if (held) heads.querySelector("button")?.focus(); // what was pressed has gone

@@ -75,7 +75,7 @@ def still(model: Any, tokenizer: Any, story: str, question: str, right: str) -> 
     answer = tokenizer.decode(found.tokens[found.asked :]).strip()
     answers = f"The model answers: <b>{html.escape(answer)}</b>" if any(map(str.isalnum, answer)) else "The model answers nothing."
     cut = f"Only the last {found.asked - 1} tokens are read." if found.cut else ""
-    where = f"When it wrote “{html.escape(found.word)}”, head {found.head} of block {found.block} gave {100 * found.share:.0f} % of its attention to that word in the text."
+    where = f"When it wrote “{html.escape(found.word)}”, head {found.head} of block {found.block} gave {100 * found.share:.0f}% of its attention to that word in the text."
     return (
         f'<p style="font:16px/1.7 system-ui,sans-serif;max-width:44rem;white-space:pre-wrap;overflow-wrap:anywhere">{"".join(shaded).strip()}</p>'
         + (f'<p style="font:14px/1.5 system-ui,sans-serif">{cut}</p>' if cut else "")
