@@ -304,13 +304,13 @@ def logit_lens(
 def head_matrices(
     model: TransformerLM, layer: int, head: int
 ) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
-    """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O; biases
-    are left out. (T-qk-ov, T-token-tables)
+    """(W_QK, W_OV) of one head: W_Q W_Kᵀ times the scale of the scores, and W_V W_O;
+    biases are left out. (T-qk-ov, T-token-tables)
 
-    With rotary positions W_QK gives the scores between rows at equal positions; at others
-    a rotation stands between W_Q and W_Kᵀ. With normalized queries and keys no matrix
-    gives the scores: W_QK leaves the normalization out. IndexError for a head that does
-    not exist.
+    With rotary positions W_QK gives the scores between rows at equal positions; at
+    others a rotation stands between W_Q and W_Kᵀ. With normalized queries and keys no
+    matrix gives the scores: W_QK leaves the normalization out. IndexError for a head
+    that does not exist.
     """
     c = model.config
     _expects_head(c, "layer, head", (layer, head))

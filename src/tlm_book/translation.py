@@ -143,7 +143,8 @@ def translation_loss(
     expects(same, "target", f"{len(target)} sentences", wants)
     there, started = target != PADDING, bool((target == START).any())
     expects(not started, "target", "a start marker ∅", "words and a stop token × only")
-    place, length = torch.arange(target.shape[-1]).to(target), there.sum(-1, keepdim=True)
+    place = torch.arange(target.shape[-1]).to(target)
+    length = there.sum(-1, keepdim=True)
     last = (place == length - 1) == (target == STOP)
     ends = bool((last & ((place < length) == there)).all())
     wants = "one at the end of each, and no other; padding behind it"
@@ -195,8 +196,9 @@ def train_translator(
         expects_kind("pairs", pair, SentencePair, "a list of SentencePair")
         for side in (pair.french, pair.english):
             expects_several("pairs", side, "words, not a text: split_words makes them")
-        read, wants = split_words(" ".join(map(str, pair.french))), "words of split_words"
-        expects(read == [*pair.french], "pairs", pair.french, f"{wants}, here {read}")
+        read = split_words(" ".join(map(str, pair.french)))
+        wants = f"words of split_words, here {read}"
+        expects(read == [*pair.french], "pairs", pair.french, wants)
         expects(read, "pairs", "one without French words", "at least one word in each")
     expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
     for name in ("vocab_size", "source_vocab_size"):

@@ -144,7 +144,8 @@ def encoder_decoder(
     inside: dict[str, Any] = {"eps": eps, "eps_mode": eps_mode}
 
     def rows(tokens: Int[np.ndarray, "n"], E: Any) -> Float[np.ndarray, "n d"]:
-        X = (np.sqrt(E.shape[1]) if embed_scale is None else embed_scale) * embed(tokens, E)
+        factor = np.sqrt(E.shape[1]) if embed_scale is None else embed_scale
+        X = factor * embed(tokens, E)
         return X if w["P"] is None else add_positions(X, w["P"])
 
     def last(X: Float[np.ndarray, "n d"], name: str) -> Float[np.ndarray, "n d"]:
