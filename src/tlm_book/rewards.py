@@ -53,7 +53,8 @@ def answer_log_probs(
     model: TransformerLM, texts: Int[Tensor, "B m"], n: int, stop: int | None = None
 ) -> Float[Tensor, "B"]:
     """log Q(answer | question) of each text, in nats, in float32 at least. The question
-    has n tokens; with a stop token, the answer ends with the first one. (T-policy-gradient)
+    has n tokens; with a stop token, the answer ends with the first one.
+    (T-policy-gradient)
 
     ValueError unless texts have two axes and n is from 1 to m − 1; TypeError for
     tokens that are not integers, IndexError for a token or a stop token outside the
