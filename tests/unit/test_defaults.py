@@ -28,6 +28,7 @@ from tlm_book.spec import named_tensors as s_named_tensors
 from tlm_book.spec import normalization as s_normalization
 from tlm_book.spec import optimization as s_optimization
 from tlm_book.spec import positional_encoding as s_positional_encoding
+from tlm_book.spec import rewards as s_rewards
 from tlm_book.spec import training as s_training
 from tlm_book.spec import transformer_lm as s_transformer_lm
 from tlm_book.spec import word_vectors as s_word_vectors
@@ -329,6 +330,12 @@ def of_optimization():
 def of_training():
     text = np.array([0, 1, 0, 1, 2])
     yield "kneser_ney", s_training.kneser_ney(text, 3, (0,)), s_training.kneser_ney(text, 3, (0,), order=2)
+
+
+def of_rewards():
+    q, g = np.array([0.25, 0.75]), np.array([[2.0, 0.0], [0.0, 4.0]])
+    yield "policy_gradient", s_rewards.policy_gradient(q, g, np.array([1.0, 3.0])), np.array([0.5, 9.0])  # b = 0
+    yield "question_weight", s_rewards.question_weight(0.25, 3), 1.0  # the mean of the others
 
 
 def of_word_vectors():
