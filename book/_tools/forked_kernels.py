@@ -40,7 +40,7 @@ IMPORTED = """
     numpy torch torch._dynamo sympy networkx xarray safetensors.torch jaxtyping hypothesis
     matplotlib.figure matplotlib.backends.backend_agg matplotlib.font_manager
     tlm_book.auditing tlm_book.derivation tlm_book.exercises tlm_book.graph_networks tlm_book.heads tlm_book.inference tlm_book.pretrained
-    tlm_book.rewards tlm_book.scaling tlm_book.training tlm_book.translation tlm_book.viewer tlm_book.word_vectors
+    tlm_book.linear_attention tlm_book.rewards tlm_book.scaling tlm_book.training tlm_book.translation tlm_book.viewer tlm_book.word_vectors
 """.split()
 
 

@@ -35,7 +35,7 @@ IMITATIONS = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell", "MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
 }
 # These come first, so that no worker is left with one of them at the end.
-LONGEST = ("training", "translation", "loss", "transformer_lm", "word_vectors", "inference", "rewards", "heads", "playground", "tokenization", "overview", "scaling")
+LONGEST = ("training", "translation", "loss", "transformer_lm", "word_vectors", "inference", "rewards", "linear_attention", "heads", "playground", "tokenization", "overview", "scaling")
 
 
 class Seen(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 # No worker is to be left alone with one of these at the end.
 FIRST = (
     "book/training", "tests/book/test_mutations", "book/translation", "book/loss", "book/overview", "book/word_vectors", "book/derivations",
-    "tests/browser/test_site", "tests/unit/test_resume", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/rewards", "book/inference",
+    "tests/browser/test_site", "tests/unit/test_resume", "tests/unit/test_auditing", "tests/browser", "tests/book/test_style", "book/rewards", "book/linear_attention", "book/inference",
     "tests/unit/test_scaling", "tests/unit/test_training",
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from tlm_book.checks import (
     expects_one_of,
     expects_positive,
     expects_shape,
+    refuse,
 )
 from tlm_book.derivation import (
     Derivation,
@@ -57,8 +58,9 @@ def _expects_fitting(
     if state is not None:
         wanted.append(("state", state, (*lead, k.shape[-1], v.shape[-1])))
     for name, t, shape in wanted:
-        got, wants = f"shape {tuple(t.shape)}", ", ".join(map(str, shape))
-        expects(t.dim() == len(shape), name, got, f"({wants})")
+        if t.dim() != len(shape):
+            wants = ", ".join(map(str, shape))
+            refuse(name, f"shape {tuple(t.shape)}", f"({wants})")
         expects_shape(name, t, shape)
 
 
@@ -75,16 +77,17 @@ def linear_attention(
     """(Y, S_n): the rows that heads read from their states, and the last states.
     (T-linear-state, T-linear-forms)
 
-    log_decay holds the finite log α ≤ 0, strength the β ≥ 0 (neither is checked);
-    `rule` is "sum" or "delta"; `state` is what earlier rows have left (None: nothing);
-    `chunk` rows are read at once. Y has the type of q, S at least float32.
+    log_decay holds the log α ≤ 0 (−∞ for α = 0), strength the β ≥ 0, neither of them
+    checked; `rule` is "sum" or "delta"; `state` is what earlier rows have left (None:
+    nothing); `chunk` rows are read at once. Y has the type of q, S at least float32.
     ValueError for another rule, for shapes that do not fit and for a chunk below 1.
     """
     _expects_fitting(q, k, v, log_decay, strength, state)
     expects_one_of("rule", rule, RULES)
     expects_positive(chunk=chunk)
     kind = torch.promote_types(q.dtype, torch.float32)
-    with torch.autocast(q.device.type, enabled=False):
+    device = "cpu" if q.is_meta else q.device.type  # torch knows no autocast on meta
+    with torch.autocast(device, enabled=False):
         columns = log_decay[..., None], strength[..., None]
         parts = (t.to(kind).split(chunk, -2) for t in (q, k, v, *columns))
         size = (*q.shape[:-2], k.shape[-1], v.shape[-1])
@@ -106,11 +109,10 @@ def _chunk(
     rule: str,
 ) -> tuple[Float[Tensor, "*batch c v"], Float[Tensor, "*batch k v"]]:
     """The rows of a chunk, all at once, and the state after it; `a` are log α."""
-    a = a.cumsum(-2)
-    sums = a - a.mT  # log α_{j+1} + … + log α_i in row i and column j
-    later = torch.ones_like(sums, dtype=torch.bool).triu(1)
-    G = sums.masked_fill(later, -torch.inf).exp()
-    left = a.exp()  # of S, at each row
+    c = a.shape[-2]
+    sums = a.expand(*a.shape[:-1], c).tril(-1).cumsum(-2)  # log α_{j+1} + … + log α_i
+    G = sums.exp().tril()
+    left = a.cumsum(-2).exp()  # of S, at each row
     if rule == "sum":
         U = b * V
     else:
@@ -125,10 +127,11 @@ class LinearAttention(nn.Module):
     """Heads with a state, side by side: [N(Y_0), …, N(Y_{h−1})] W_O. (T-linear-state)
 
     Queries and keys are divided by their lengths. α = σ(xW_α + b_α) is at first, for
-    x = 0, 1 − 2^(−5−i) in head i; β = max_strength·σ(xW_β + b_β), where max_strength is
-    at most 2 (T-delta-rule). N is RMS norm with `eps` and one gain for all heads. `rule`
-    is "delta" or "sum"; `d_head` defaults to d_model / n_heads. It can take the place of
-    the attention of a block: `model.blocks[i].attention = LinearAttention(…)`.
+    x = 0, 1 − 2^(−5−i) in head i; β = max_strength·σ(xW_β + b_β), at first with b_β = 0;
+    max_strength is at most 2 (T-delta-rule). N is RMS norm with `eps` and one gain for
+    all heads. `rule` is "delta" or "sum"; `d_head` defaults to d_model / n_heads. The
+    layer can take the place of the attention of a block:
+    `model.blocks[i].attention = LinearAttention(…)`.
 
     ValueError for sizes that do not fit, for another rule, for a max_strength outside
     (0, 2], and for an input that has no row or another width than d_model.
@@ -177,12 +180,13 @@ class LinearAttention(nn.Module):
         expects_shape("x", x, ("n", self.qkv.in_features))
         heads = self.qkv(x).unflatten(-1, (3, self.n_heads, self.d_head))
         q, k, v = (t.transpose(-3, -2) for t in heads.unbind(-3))  # (*batch, h, n, k)
-        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        decay, strength = self.gates(x).mT.split(self.n_heads, -2)  # (*batch, h, n)
-        strength = self.max_strength * strength.sigmoid()
-        decay = F.logsigmoid(decay)
+        kind = torch.promote_types(v.dtype, torch.float32)  # or β|k|² may exceed 2
+        q, k = (F.normalize(t.to(kind), dim=-1) for t in (q, k))
+        gates = self.gates(x).to(kind).mT  # (*batch, 2h, n)
+        decay, strength = gates.split(self.n_heads, -2)
+        decay, strength = F.logsigmoid(decay), self.max_strength * strength.sigmoid()
         y, state = linear_attention(q, k, v, decay, strength, self.rule, state)
-        y = self.norm(y.to(self.norm.weight.dtype)).to(y.dtype)
+        y = self.norm(y.to(self.norm.weight.dtype)).to(v.dtype)
         return self.out(y.transpose(-3, -2).flatten(-2)), state
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:

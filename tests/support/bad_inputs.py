@@ -32,6 +32,7 @@ from tlm_book import (
     heads,
     inference,
     inside,
+    linear_attention,
     loss,
     multi_head,
     normalization,
@@ -61,6 +62,7 @@ from tlm_book.spec import gradients as s_gradients
 from tlm_book.spec import graph_networks as s_graph_networks
 from tlm_book.spec import heads as s_heads
 from tlm_book.spec import inference as s_inference
+from tlm_book.spec import linear_attention as s_linear_attention
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import multi_head as s_multi_head
 from tlm_book.spec import named_tensors as s_named_tensors
@@ -196,6 +198,12 @@ def tokenizer() -> Tokenizer:
 
 def two_words() -> word_vectors.WordVectors:
     return word_vectors.WordVectors(("a", "b"), torch.eye(2), torch.eye(2), torch.full((2,), 0.5))
+
+
+def state_read(**changes: Any) -> Any:
+    """`linear_attention` for three rows, keys of width 2 and values of width 5."""
+    given = {"q": z(3, 2), "k": z(3, 2), "v": z(3, 5), "log_decay": z(3), "strength": z(3)}
+    return linear_attention.linear_attention(**given | changes)
 
 
 def reward_step(reward: Callable[..., Any] = lambda texts: [0.0] * len(texts), prompts: Any = None, n_new: int = 2, **choices: Any) -> object:
@@ -486,6 +494,27 @@ CASES = [
     Case("Embedding bool tokens", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.bool)), TypeError, ("tokens: got dtype torch.bool", "integer")),
     Case("Embedding list", lambda: embedding.Embedding(5, 4)([1, 2]), TypeError, ("tokens: got list", "tensor")),
     Case("Embedding uint8", lambda: embedding.Embedding(5, 4)(z(3, dtype=torch.uint8)), TypeError, ("tokens: got dtype torch.uint8", "int64")),
+    Case("linear_attention one axis", lambda: linear_attention.linear_attention(z(3), z(3), z(3), z(3), z(3)), ValueError, ("q: got shape (3,)", "(n, k)")),
+    Case("linear_attention no row", lambda: state_read(q=z(0, 2)), ValueError, ("q: got 0 rows", "at least one")),
+    Case("linear_attention k rows", lambda: state_read(k=z(2, 2)), ValueError, ("k: got shape (2, 2)", "(3, 2)")),
+    Case("linear_attention k width", lambda: state_read(k=z(3, 4)), ValueError, ("k: got shape (3, 4)", "(3, 2)")),
+    Case("linear_attention k batch", lambda: state_read(k=z(1, 3, 2)), ValueError, ("k: got shape (1, 3, 2)", "(3, 2)")),
+    Case("linear_attention v rows", lambda: state_read(v=z(4, 5)), ValueError, ("v: got shape (4, 5)", "(3, v)")),
+    Case("linear_attention log_decay", lambda: state_read(log_decay=z(3, 1)), ValueError, ("log_decay: got shape (3, 1)", "(3)")),
+    Case("linear_attention strength", lambda: state_read(strength=z(2)), ValueError, ("strength: got shape (2,)", "(3)")),
+    Case("linear_attention state", lambda: state_read(state=z(5, 2)), ValueError, ("state: got shape (5, 2)", "(2, 5)")),
+    Case("linear_attention rule", lambda: state_read(rule="gated"), ValueError, ("rule: got 'gated'", "'sum'", "'delta'")),
+    Case("linear_attention chunk 0", lambda: state_read(chunk=0), ValueError, ("chunk: got 0", "at least 1")),
+    Case("LinearAttention heads", lambda: linear_attention.LinearAttention(4, 3), ValueError, ("n_heads: got 3", "a divisor of d_model = 4")),
+    Case("LinearAttention d_head", lambda: linear_attention.LinearAttention(4, 2, 0), ValueError, ("d_head: got 0", "at least 1")),
+    Case("LinearAttention rule", lambda: linear_attention.LinearAttention(4, 2, rule="both"), ValueError, ("rule: got 'both'", "'sum'")),
+    Case("LinearAttention strength 0", lambda: linear_attention.LinearAttention(4, 2, max_strength=0), ValueError, ("max_strength: got 0", "(0, 2]")),
+    Case("LinearAttention strength 3", lambda: linear_attention.LinearAttention(4, 2, max_strength=3), ValueError, ("max_strength: got 3", "(0, 2]")),
+    Case("LinearAttention strength text", lambda: linear_attention.LinearAttention(4, 2, max_strength="1"), TypeError, ("max_strength: got '1'", "a number")),
+    Case("LinearAttention width", lambda: linear_attention.LinearAttention(4, 2)(z(3, 5)), ValueError, ("x: got shape (3, 5)", "(n, 4)")),
+    Case("LinearAttention one axis", lambda: linear_attention.LinearAttention(4, 2)(z(4)), ValueError, ("x: got shape (4,)", "(n, 4)")),
+    Case("LinearAttention no row", lambda: linear_attention.LinearAttention(4, 2)(z(0, 4)), ValueError, ("got 0 rows", "at least one")),
+    Case("LinearAttention state", lambda: linear_attention.LinearAttention(4, 2).read(z(3, 4), z(1, 2, 2)), ValueError, ("state: got shape (1, 2, 2)", "(2, 2, 2)")),
     Case("answer_log_probs one row", lambda: rewards.answer_log_probs(model(), tokens(1, 2, 3), 1), ValueError, ("texts: got shape (3,)", "(B, m)")),
     Case("answer_log_probs no question", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 0), ValueError, ("n: got 0", "from 1 to 2")),
     Case("answer_log_probs no answer", lambda: rewards.answer_log_probs(model(), tokens([1, 2, 3]), 3), ValueError, ("n: got 3", "from 1 to 2")),
@@ -681,6 +710,15 @@ CASES = [
     Case("spec embed str", lambda: s_embedding.embed("01", X(3, 2)), TypeError, ("t: got str", "array")),
     Case("spec one_hot token", lambda: s_embedding.one_hot(ids(4), 4), IndexError, ("t: got a token 4", "from 0 to 3")),
     Case("spec one_hot V 0", lambda: s_embedding.one_hot(ids(0), 0), ValueError, ("V: got 0", "at least 1")),
+    Case("spec state_step alpha", lambda: s_linear_attention.state_step(X(2, 1), np.ones(2), np.ones(2), np.ones(1), 1.5, 1.0), ValueError, ("alpha: got [1.5]", "numbers in [0, 1]")),
+    Case("spec state_step beta", lambda: s_linear_attention.state_step(X(2, 1), np.ones(2), np.ones(2), np.ones(1), 1.0, -1.0), ValueError, ("beta: got [-1.0]", "numbers ≥ 0")),
+    Case("spec state_step rule", lambda: s_linear_attention.state_step(X(2, 1), np.ones(2), np.ones(2), np.ones(1), 1.0, 1.0, "both"), ValueError, ("rule: got 'both'", "'delta'")),
+    Case("spec linear_attention rows", lambda: s_linear_attention.linear_attention(X(3, 2), X(2, 2), X(3, 1), np.ones(3), np.ones(3)), ValueError, ("K: got shape (2, 2)", "(3, 2)")),
+    Case("spec linear_attention alpha", lambda: s_linear_attention.linear_attention(X(3, 2), X(3, 2), X(3, 1), -np.ones(3), np.ones(3)), ValueError, ("alpha: got", "numbers in [0, 1]")),
+    Case("spec decay_mask", lambda: s_linear_attention.decay_mask(np.array([0.5, 2.0])), ValueError, ("alpha: got [0.5, 2.0]", "numbers in [0, 1]")),
+    Case("spec with_matrices rule", lambda: s_linear_attention.with_matrices(X(3, 2), X(3, 2), X(3, 1), np.ones(3), np.ones(3), "both"), ValueError, ("rule: got 'both'", "'sum'")),
+    Case("spec with_matrices beta", lambda: s_linear_attention.with_matrices(X(3, 2), X(3, 2), X(3, 1), np.ones(3), -np.ones(3)), ValueError, ("beta: got", "numbers ≥ 0")),
+    Case("spec linear_attention_layer W_O", lambda: s_linear_attention.linear_attention_layer(X(3, 4), *np.ones((3, 2, 4, 2)), X(4, 2), np.ones(2), X(4, 2), np.ones(2), np.ones(2), X(3, 4)), ValueError, ("W_O: got shape (3, 4)", "(4, d)")),
     Case("spec policy_gradient sum", lambda: s_rewards.policy_gradient(np.ones(2), X(2, 3), np.ones(2)), ValueError, ("q: got [1.0, 1.0]", "the sum 1")),
     Case("spec policy_gradient rows", lambda: s_rewards.policy_gradient(np.ones(2) / 2, X(3, 3), np.ones(2)), ValueError, ("g: got shape (3, 3)", "(2, P)")),
     Case("spec advantages of one", lambda: s_rewards.advantages(np.ones(1)), ValueError, ("r: got 1 rewards", "at least 2")),

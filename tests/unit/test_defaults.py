@@ -22,6 +22,7 @@ from tlm_book.spec import gradients as s_gradients
 from tlm_book.spec import graph_networks as s_graph_networks
 from tlm_book.spec import heads as s_heads
 from tlm_book.spec import inference as s_inference
+from tlm_book.spec import linear_attention as s_linear_attention
 from tlm_book.spec import loss as s_loss
 from tlm_book.spec import multi_head as s_multi_head
 from tlm_book.spec import named_tensors as s_named_tensors
@@ -336,6 +337,36 @@ def of_rewards():
     q, g = np.array([0.25, 0.75]), np.array([[2.0, 0.0], [0.0, 4.0]])
     yield "policy_gradient", s_rewards.policy_gradient(q, g, np.array([1.0, 3.0])), np.array([0.5, 9.0])  # b = 0
     yield "question_weight", s_rewards.question_weight(0.25, 3), 1.0  # the mean of the others
+
+
+def states(Q, K, V, alpha, beta):
+    """The delta rule, entry by entry."""
+    S, out = [[0.0] * V.shape[1] for _ in K[0]], []
+    for q, key, v, a, b in zip(Q, K, V, alpha, beta):
+        u = [b * (v[c] - sum(key[r] * a * S[r][c] for r in range(len(key)))) for c in range(len(v))]
+        S = [[a * S[r][c] + key[r] * u[c] for c in range(len(v))] for r in range(len(key))]
+        out.append([sum(q[r] * S[r][c] for r in range(len(key))) for c in range(len(v))])
+    return np.array(out)
+
+
+def of_linear_attention():
+    Q, K, V = weight(n, k), weight(n, k), weight(n, 2)
+    alpha, beta = CHANCE.uniform(size=n), CHANCE.uniform(0, 2, size=n)
+    expected = states(Q, K, V, alpha, beta)
+    yield "state_step", s_linear_attention.state_step(np.zeros((k, 2)), Q[0], K[0], V[0], 0.5, 0.7)[1], states(Q[:1], K[:1], V[:1], [0.5], [0.7])[0]
+    yield "linear_attention", s_linear_attention.linear_attention(Q, K, V, alpha, beta), expected
+    yield "with_matrices", s_linear_attention.with_matrices(Q, K, V, alpha, beta), expected
+    W_Q, W_K, W_V, W_a, W_b, b_a, b_b = weight(h, d, k), weight(h, d, k), weight(h, d, 2), weight(d, h), weight(d, h), weight(h), weight(h)
+    gain, W_O = weight(2), weight(2 * h, d)
+    sigma = lambda z: 1 / (1 + math.exp(-z))
+    heads = []
+    for i in range(h):
+        q, key = ([row / math.sqrt(row @ row) for row in X @ W[i]] for W in (W_Q, W_K))
+        a, b = ([sigma(x @ W[:, i] + c[i]) for x in X] for W, c in ((W_a, b_a), (W_b, b_b)))
+        y = states(q, np.array(key), X @ W_V[i], a, b)
+        heads.append([row / math.sqrt(row @ row / 2 + 1e-6) * gain for row in y])
+    whole = np.concatenate(heads, 1) @ W_O
+    yield "linear_attention_layer", s_linear_attention.linear_attention_layer(X, W_Q, W_K, W_V, W_a, b_a, W_b, b_b, gain, W_O), whole
 
 
 def of_word_vectors():

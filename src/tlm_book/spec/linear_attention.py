@@ -41,7 +41,7 @@ def state_step(
     rule: str = "delta",
 ) -> tuple[Float[np.ndarray, "k v"], Float[np.ndarray, "v"]]:
     """(αS + kᵀu, q(αS + kᵀu)), the next state and the row that is read from it, with
-    u = βv by the "sum" rule and u = β(v − kαS) by the "delta" rule. (T-linear-state)
+    u = βv by the "sum" rule and u = β(v − αkS) by the "delta" rule. (T-linear-state)
 
     ValueError for a decay α outside [0, 1], a strength β < 0 and another rule.
 
