@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 
+import jaxtyping
 import pytest
 import torch
 from torch.nn import functional as F
 
 from tlm_book import inference
 from tlm_book.auditing import audit
+from tlm_book.inference import CachedModel
 from tlm_book.linear_attention import LinearAttention, linear_attention
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -151,11 +153,12 @@ def test_the_layer_runs_under_autocast_and_on_meta():
     assert copy.deepcopy(layer).to("meta")(x.to("meta")).shape == (70, 6)
 
 
-def hybrid(**choices) -> TransformerLM:
+def hybrid(states: tuple[int, ...] = (0, 1, 2), **choices) -> TransformerLM:
+    """A model of four blocks, of which these have a state."""
     torch.manual_seed(0)
     model = TransformerLM(Config.llama(11, d_model=16, n_heads=2, d_ff=24, n_layers=4, max_len=40))
-    for block in model.blocks[:3]:
-        block.attention = LinearAttention(16, 2, **choices)
+    for number in states:
+        model.blocks[number].attention = LinearAttention(16, 2, **choices)
     return model
 
 
@@ -184,6 +187,50 @@ def test_a_layer_that_reads_its_state_backwards_is_noticed():
     assert not audit(model, torch.arange(20)[None] % 11).ok
 
 
-def test_writing_with_a_state_is_refused_by_name():
-    with pytest.raises(TypeError, match="model: got a layer LinearAttention, want the book's MultiHeadAttention"):
-        inference.generate(hybrid(), [1, 2, 3], 2)
+def texts_and_scores(model: TransformerLM, reader: CachedModel, lengths: tuple[int, ...]):
+    """Reads texts of these lengths, then eight tokens each; yields the texts so far and the scores."""
+    source = torch.Generator().manual_seed(len(lengths))
+    texts = [torch.randint(11, (length,), generator=source) for length in lengths]
+    scores = reader.read(texts)
+    for _ in range(8):
+        yield texts, scores
+        new = torch.randint(11, (len(texts),), generator=source)
+        texts = [torch.cat((text, token[None])) for text, token in zip(texts, new)]
+        scores = reader.step(new)
+    kept = torch.tensor([1, 0, 0])  # as a beam search goes on
+    reader.select(kept)
+    new = torch.randint(11, (3,), generator=source)
+    texts = [torch.cat((texts[i], token[None])) for i, token in zip(kept.tolist(), new)]
+    yield texts, reader.step(new)
+
+
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("states", [(0, 1, 2), (3,), (0, 1, 2, 3)])
+def test_a_hybrid_model_goes_on_from_its_states(states, compile, monkeypatch):
+    """With texts of different lengths, of equal ones, and a second time in the same memory."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # no graph holds type checks
+    model = hybrid(states, max_strength=2.0).double().eval()
+    reader = CachedModel(model, compile=compile)
+    for lengths in ((5, 9, 1), (4, 4, 4), (30, 2, 7), (3, 6)):
+        for texts, scores in texts_and_scores(model, reader, lengths):
+            with torch.no_grad():
+                wanted = torch.stack([model(text)[-1] for text in texts])
+            assert torch.allclose(scores, wanted, atol=1e-12)
+
+
+def test_a_hybrid_model_writes():
+    model = hybrid().double().eval()
+    written = inference.generate(model, [1, 2, 3], 20, top_k=1, products="linear")
+    for n in range(3, 23):
+        with torch.no_grad():
+            assert model(written[:n])[-1].argmax() == written[n]
+    both = inference.generate(model, [[1, 2, 3], [4]], 20, top_k=1, products="linear")
+    assert torch.equal(both[0], written) and len(both[1]) == 21
+    assert inference.beam_search(model, [1, 2, 3], 4, width=1)[0].tokens.tolist() == written[3:7].tolist()
+
+
+def test_layers_that_cannot_read_on_are_refused_by_name():
+    model = hybrid()
+    model.blocks[0].attention = torch.nn.Linear(16, 16)
+    with pytest.raises(TypeError, match="model: got a layer Linear, want the book's MultiHeadAttention"):
+        inference.generate(model, [1, 2, 3], 2)

@@ -23,6 +23,7 @@ from tlm_book.checks import (
 from tlm_book.collector import collector_off
 from tlm_book.inference.layers import RowLayers
 from tlm_book.inference.products import Products
+from tlm_book.inference.states import States
 from tlm_book.multi_head import windowed_attention
 from tlm_book.transformer_lm import Config, TransformerLM
 
@@ -288,8 +289,9 @@ class CachedModel(RowLayers):
     memory of the weights, and the autocast, of its first run.
     `products`: the form of the products of a step, "auto" for the quickest, found by
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
-    (T-fewer-bits). TypeError for a model with other layers than the book's (only the
-    normalization may be any that `derive` calls rowwise), ValueError
+    (T-fewer-bits). TypeError for a model with other layers than the book's (but the
+    normalization may be any that `derive` calls rowwise, and attention any layer with
+    the method `read` of `LinearAttention`: its states are kept), ValueError
     for attention without the mask, for hooks, for blocks that rotate differently and
     for unknown names. It uses a layer's weights; a subclass's `forward` need not be
     called.
@@ -323,9 +325,13 @@ class CachedModel(RowLayers):
         lengths = [len(text) for text in texts]
         if len(lengths) != len(self.lengths):
             columns = None if self.compile else max(64, 2 * max(lengths))
+            new = partial(Cache, self.config, len(texts), self.E, columns)
             self.cache = [
-                Cache(self.config, len(texts), self.E, columns) for _ in self.blocks
+                new() if block.whole is None else States(block.whole)
+                for block in self.blocks
             ]
+            caches = (cache for cache in self.cache if isinstance(cache, Cache))
+            self.places = next(caches, None)  # the same in all of them
             self.recorded.clear()
         self.lengths = []  # until everything has been read
         tokens = pad_sequence(texts, batch_first=True)  # (B, n)
@@ -366,7 +372,7 @@ class CachedModel(RowLayers):
     def _advance(
         self, token: Int[Tensor, "B"], where: int | Int[Tensor, "B"], n: int
     ) -> Float[Tensor, "B V"]:
-        at = self.cache[0].slot(where, n)
+        at: Any = self.places and self.places.slot(where, n)
         attends = [partial(cache.append, at=at) for cache in self.cache]
         x = self.through(self.embed(token, where), attends, where)
         return self.unembed(self.norm(x))

@@ -1,7 +1,7 @@
 """The layers of a model, made ready to read single rows. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +19,7 @@ from tlm_book.feed_forward import (
     MixtureOfExperts,
 )
 from tlm_book.inference.products import Product, Products, Rows
+from tlm_book.inference.states import reads_on
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.onednn import is_linear
@@ -151,16 +152,19 @@ def _experts(layer: MixtureOfExperts) -> Rows:
 
 class _Block:
     """A decoder block on some rows: `attend` maps their (cQ, K, V) to the outputs of
-    the heads.
+    the heads, or, if the layer reads on from a state, the rows to its results.
     """
 
     def __init__(self, block: DecoderBlock, products: Products) -> None:
         self.norm, self.variant = block.norm, block.variant
         self.norm_attention = _normalizer(block.norm_attention)
         self.norm_feed_forward = _normalizer(block.norm_feed_forward)
-        self.qkv = _queries_keys_values(block.attention, products)
-        self.turn = _turn(block.attention)
-        self.out = _product(block.attention.out, products)
+        layer: Any = block.attention
+        self.whole = layer if reads_on(layer) else None  # `attend` is all of it
+        if self.whole is None:
+            self.qkv = _queries_keys_values(layer, products)
+            self.turn = _turn(layer)
+            self.out = _product(layer.out, products)
         self.mlp = _mlp(block.feed_forward, products)
 
     def __call__(
@@ -182,6 +186,8 @@ class _Block:
     def heads(
         self, x: Float[Tensor, "rows d"], attend: Rows, angles: Angles | None
     ) -> Float[Tensor, "rows d"]:
+        if self.whole is not None:
+            return attend(x)
         qkv = self.qkv(x)
         return self.out(attend(qkv if self.turn is None else self.turn(qkv, angles)))
 
@@ -205,12 +211,14 @@ def _expects_parts(model: TransformerLM) -> None:
     of(PositionalEncoding, model.position)
     for block in model.blocks:
         of(DecoderBlock, block)
-        of(MultiHeadAttention, block.attention)
+        if not reads_on(block.attention):
+            of(MultiHeadAttention, block.attention)
 
 
 def _one_rotary(model: TransformerLM) -> Rotary | None:
     """The rotation that all blocks share, None without one; ValueError for several."""
-    rotary, *others = {block.attention.rotary for block in model.blocks}
+    heads = [b.attention for b in model.blocks if not reads_on(b.attention)]
+    rotary, *others = {layer.rotary for layer in heads} or {None}
     right = isinstance(rotary, Rotary | None) and not others
     expects(right, "model", "other rotations", "one Rotary, shared by all blocks")
     return cast(Rotary | None, rotary)
