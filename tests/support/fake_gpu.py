@@ -155,6 +155,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     from tlm_book.auditing import audit
     from tlm_book.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
     from tlm_book.inference import beam_search, complete, generate, stream
+    from tlm_book.linear_attention import LinearAttention
     from tlm_book.loss import shift, weighted_loss
     from tlm_book.small_world.judging import written_stories
     from tlm_book.tokenization import Tokenizer
@@ -204,6 +205,13 @@ def jobs() -> dict[str, Callable[[], Any]]:
         whole = EncoderDecoder(EncoderDecoderConfig.vaswani(13, d_model=16, d_ff=24, n_layers=2, n_heads=4, max_len=16)).to(DEVICE)
         whole.train()(tokens(2, 5), tokens(2, 4)).sum().backward()
 
+    def hybrid() -> None:
+        lm = TransformerLM(config("llama"))
+        lm.blocks[0].attention = LinearAttention(16, 4)
+        lm, settings, y = lm.to(DEVICE), TrainConfig(steps=2, warmup=1, dtype="bfloat16", batch_size=2), tokens(2, 7)
+        train_step(lm.train(), optimizer_for(lm, settings), shift(y), y, settings)
+        assert on_gpu(generate(lm.eval(), y, 4)) and all(map(on_gpu, generate(lm, [[1, 2], [3]], 4)))
+
     made: dict[str, Callable[[], Any]] = {}
     for name in presets:
         made[f"{name}, forward"] = lambda name=name: forward(name)
@@ -218,6 +226,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     made["weights in fewer bits"] = lambda: generate(model("gpt2").eval(), tokens(3), 4, weights="bfloat16")
     made["beams"] = lambda: beam_search(model("gpt2").eval(), tokens(3), 4, width=2)
     made["encoder and decoder"] = translator
+    made["a hybrid model"] = hybrid
     story = "Al was in.\nWho? Al.\n"
     made["picture of attention"] = lambda: show(bytewise(), Tokenizer([]), "ab")
     made["picture with questions"] = lambda: questions(bytewise(), Tokenizer([]), [story])

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -20,6 +21,7 @@ from test_parity import (
 
 from tlm_book.auditing import audit
 from tlm_book.inference import CachedModel
+from tlm_book.linear_attention import LinearAttention
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +34,7 @@ def fake(*words: str) -> str:
 
 
 def test_no_part_assumes_a_cpu():
-    assert fake("gpt2, training step in", "qwen3, decoding", "mixtral, decoding", "a run in float32", "picture").startswith("7 things tried, 0 failed; of 7 planted faults not noticed: none")
+    assert fake("gpt2, training step in", "qwen3, decoding", "mixtral, decoding", "a run in float32", "picture", "hybrid").startswith("8 things tried, 0 failed; of 7 planted faults not noticed: none")
 
 
 @pytest.mark.long
@@ -99,6 +101,20 @@ def test_gpu_agrees_with_the_specification(name, dtype):
     if dtype == torch.bfloat16 and preset(name).n_experts is not None:
         pytest.skip("rounded scores may send a row to another expert, and then its result is another function's")
     assert agreement(name, dtype, "cuda") < CLOSE[dtype]
+
+
+@needs_gpu
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_hybrid_model_on_a_gpu_goes_on_from_its_states(compile, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # no graph holds type checks
+    model, x = made(preset("llama")), some_tokens(preset("llama"), 2, 7)
+    model.blocks[0].attention = LinearAttention(model.config.d_model, 2, max_strength=2.0).double()
+    with torch.no_grad():
+        wanted = model(x)
+        cached = CachedModel(model.cuda(), compile=compile)
+        scores = [cached.read(x[:, :3].cuda()), *(cached.step(x[:, n].cuda()) for n in range(3, 7))]
+    for n, z in enumerate(scores):
+        assert torch.allclose(z.cpu(), wanted[:, 2 + n], atol=1e-10)
 
 
 @needs_gpu
