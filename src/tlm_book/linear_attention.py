@@ -116,7 +116,7 @@ def _chunk(
     if rule == "sum":
         U = b * V
     else:
-        DT = b * (G * (K @ K.mT)).tril(-1)  # its diagonal is taken for ones
+        DT = b * (G * (K @ K.mT)).tril(-1)  # its diagonal is taken to be ones
         DV = b * (V - left * (K @ S))
         U = torch.linalg.solve_triangular(DT, DV, upper=False, unitriangular=True)
     Y = left * (Q @ S) + (G * (Q @ K.mT)) @ U

@@ -135,10 +135,11 @@ def linear_attention_layer(
     max_strength: float = 1.0,
     eps: float = 1e-6,
 ) -> Float[np.ndarray, "n d"]:
-    """[N(Y_0), …, N(Y_{h−1})] W_O with Y_i = linear_attention(Q_i, K_i, XW_V[i], α, β):
-    the rows of XW_Q[i] and XW_K[i], divided by their lengths, α = σ(XW_alpha + b_alpha)
-    and β = max_strength·σ(XW_beta + b_beta), column i of each; N is RMS norm.
-    (T-linear-state) ValueError for shapes that do not fit and for another rule.
+    """[N(Y_0), …, N(Y_{h−1})] W_O with Y_i = linear_attention(Q_i, K_i, XW_V[i], α, β).
+
+    Q_i and K_i are XW_Q[i] and XW_K[i], each row divided by its length; α and β are
+    column i of σ(XW_alpha + b_alpha) and of max_strength·σ(XW_beta + b_beta); N is RMS
+    norm. (T-linear-state) ValueError for shapes that do not fit and for another rule.
     """
     expects_shape("W_O", W_O, (W_V.shape[0] * W_V.shape[2], "d"))
     sigma = lambda Z: 1 / (1 + np.exp(-Z))
