@@ -134,7 +134,7 @@ class LinearAttention(nn.Module):
     `model.blocks[i].attention = LinearAttention(…)`.
 
     ValueError for sizes that do not fit, for another rule, for a max_strength outside
-    (0, 2], and for an input that has no row or another width than d_model.
+    (0, 2], for a negative eps, and for an input that has no row or another width than d_model.
     """
 
     def __init__(
@@ -155,19 +155,18 @@ class LinearAttention(nn.Module):
             d_head = d_model // n_heads
         expects_positive(d_head=d_head)
         expects_one_of("rule", rule, RULES)
-        expects_numbers(max_strength=max_strength)
+        expects_numbers(max_strength=max_strength, eps=eps)
+        expects(eps >= 0, "eps", eps, "a number ≥ 0")
         fits = 0 < max_strength <= 2
         expects(fits, "max_strength", max_strength, "a number in (0, 2]")
         self.n_heads, self.d_head, self.rule = n_heads, d_head, rule
         self.max_strength = max_strength
         self.qkv = nn.Linear(d_model, 3 * n_heads * d_head, bias=False)
-        self.gates = nn.Linear(d_model, 2 * n_heads)  # decays, then strengths
+        self.gates = nn.Linear(d_model, 2 * n_heads, bias=False)  # decays, then strengths
+        first = [math.log(2 ** (5 + i) - 1) for i in range(n_heads)] + n_heads * [0.0]
+        self.gate_bias = nn.Parameter(torch.tensor(first))
         self.norm = nn.RMSNorm(d_head, eps)
         self.out = nn.Linear(n_heads * d_head, d_model, bias=False)
-        with torch.no_grad():
-            for i in range(n_heads):
-                self.gates.bias[i] = math.log(2 ** (5 + i) - 1)
-                self.gates.bias[n_heads + i] = 0
 
     def read(
         self,
@@ -182,11 +181,12 @@ class LinearAttention(nn.Module):
         q, k, v = (t.transpose(-3, -2) for t in heads.unbind(-3))  # (*batch, h, n, k)
         kind = torch.promote_types(v.dtype, torch.float32)  # or β|k|² may exceed 2
         q, k = (F.normalize(t.to(kind), dim=-1) for t in (q, k))
-        gates = self.gates(x).to(kind).mT  # (*batch, 2h, n)
+        gates = (self.gates(x) + self.gate_bias).to(kind).mT  # (*batch, 2h, n)
         decay, strength = gates.split(self.n_heads, -2)
         decay, strength = F.logsigmoid(decay), self.max_strength * strength.sigmoid()
         y, state = linear_attention(q, k, v, decay, strength, self.rule, state)
-        y = self.norm(y.to(self.norm.weight.dtype)).to(v.dtype)
+        gain = self.norm.weight.to(kind)  # y may be too large for the type of v
+        y = F.rms_norm(y, (self.d_head,), gain, self.norm.eps).to(v.dtype)
         return self.out(y.transpose(-3, -2).flatten(-2)), state
 
     def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
@@ -199,14 +199,16 @@ class LinearAttention(nn.Module):
         W = self.qkv.weight.unflatten(0, (3, h, k)).mT
         kept = dict(zip(("W_Q", "W_K", "W_V"), W))
         kept |= dict(zip(("W_alpha", "W_beta"), self.gates.weight.T.split(h, 1)))
-        kept |= dict(zip(("b_alpha", "b_beta"), self.gates.bias.split(h)))
+        kept |= dict(zip(("b_alpha", "b_beta"), self.gate_bias.split(h)))
         kept |= {"gain": self.norm.weight, "W_O": self.out.weight.T}
         return {name: as_float64(w) for name, w in kept.items()}
 
 
 @register_rule(LinearAttention)
 def _linear_attention(module: LinearAttention) -> Derivation:
-    rows = concat("[QKV, α, β]", derive(module.qkv), derive(module.gates))
+    bias = primitive("bias", Kind.ROWWISE, "one row added to all")
+    gates = compose("[α, β]", derive(module.gates), bias)
+    rows = concat("[QKV, α, β]", derive(module.qkv), gates)
     why = "read from a state that the rows up to i have made"
     state = primitive("Y", Kind.AUTOREGRESSIVE, why)
     return compose("LA", rows, state, derive(module.norm), derive(module.out))

@@ -511,6 +511,7 @@ CASES = [
     Case("LinearAttention strength 0", lambda: linear_attention.LinearAttention(4, 2, max_strength=0), ValueError, ("max_strength: got 0", "(0, 2]")),
     Case("LinearAttention strength 3", lambda: linear_attention.LinearAttention(4, 2, max_strength=3), ValueError, ("max_strength: got 3", "(0, 2]")),
     Case("LinearAttention strength text", lambda: linear_attention.LinearAttention(4, 2, max_strength="1"), TypeError, ("max_strength: got '1'", "a number")),
+    Case("LinearAttention eps", lambda: linear_attention.LinearAttention(4, 2, eps=-1.0), ValueError, ("eps: got -1.0", "a number ≥ 0")),
     Case("LinearAttention width", lambda: linear_attention.LinearAttention(4, 2)(z(3, 5)), ValueError, ("x: got shape (3, 5)", "(n, 4)")),
     Case("LinearAttention one axis", lambda: linear_attention.LinearAttention(4, 2)(z(4)), ValueError, ("x: got shape (4,)", "(n, 4)")),
     Case("LinearAttention no row", lambda: linear_attention.LinearAttention(4, 2)(z(0, 4)), ValueError, ("got 0 rows", "at least one")),

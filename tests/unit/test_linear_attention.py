@@ -15,6 +15,7 @@ from tlm_book import inference
 from tlm_book.auditing import audit
 from tlm_book.inference import CachedModel
 from tlm_book.linear_attention import LinearAttention, linear_attention
+from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.transformer_lm import Config, TransformerLM
 
 
@@ -86,7 +87,7 @@ def test_the_state_stays_bounded_in_every_number_type(dtype):
         torch.manual_seed(seed)
         layer = LinearAttention(16, 2, max_strength=2.0)
         with torch.no_grad():
-            layer.gates.bias += torch.tensor([8.0, 8.0, 8.0, 8.0])
+            layer.gate_bias += torch.tensor([8.0, 8.0, 8.0, 8.0])
             x = torch.randn(16).expand(2000, 16)
             if dtype is None:
                 with torch.autocast("cpu", torch.bfloat16):
@@ -104,7 +105,7 @@ def test_a_row_of_zeros_is_read():
 def test_the_first_decays_and_strengths_are_those_of_the_docstring():
     for most in (1.0, 2.0):
         layer = LinearAttention(8, 4, max_strength=most)
-        decays, strengths = layer.gates.bias.sigmoid().split(4)
+        decays, strengths = layer.gate_bias.sigmoid().split(4)
         assert torch.allclose(decays, 1 - 2.0 ** -torch.arange(5, 9)) and torch.allclose(most * strengths, torch.full((4,), most / 2))
     assert LinearAttention(8, 4).max_strength == 1.0 and LinearAttention(8, 4).rule == "delta"
     assert inspect.signature(linear_attention).parameters["chunk"].default == 64  # as the chapter says
@@ -227,6 +228,119 @@ def test_a_hybrid_model_writes():
     both = inference.generate(model, [[1, 2, 3], [4]], 20, top_k=1, products="linear")
     assert torch.equal(both[0], written) and len(both[1]) == 21
     assert inference.beam_search(model, [1, 2, 3], 4, width=1)[0].tokens.tolist() == written[3:7].tolist()
+
+
+def test_a_step_that_fails_leaves_the_states_as_they_were():
+    class Fails(LinearAttention):
+        now = False
+
+        def read(self, x, state=None):
+            if Fails.now:
+                raise MemoryError
+            return super().read(x, state)
+
+    model = hybrid()
+    model.blocks[2].attention = Fails(16, 2)
+    reader, text = CachedModel(model.double().eval()), torch.tensor([1, 2, 3, 4])
+    reader.read([text[:3]])
+    Fails.now = True
+    with pytest.raises(MemoryError):
+        reader.step(text[3:])
+    Fails.now = False
+    with torch.no_grad():
+        assert torch.allclose(reader.step(text[3:])[0], model(text)[-1], atol=1e-12)
+
+
+def test_a_model_is_read_without_dropout_and_as_it_was():
+    class Drops(LinearAttention):
+        def read(self, x, state=None):
+            y, state = super().read(x, state)
+            return F.dropout(y, 0.5, self.training), state
+
+    model = hybrid()
+    model.blocks[0].attention = Drops(16, 2)
+    text = torch.tensor([1, 2, 3, 4])
+    with torch.no_grad():
+        wanted = model.double().eval()(text)
+    reader = CachedModel(model.train())
+    assert torch.allclose(reader.read([text[:3]])[0], wanted[2], atol=1e-12)
+    model.float()  # the reader goes on with the weights that it has
+    assert torch.allclose(reader.step(text[3:])[0], wanted[3], atol=1e-12)
+    assert model.training and all(layer.training for layer in model.modules())
+
+
+READS = {
+    "a tuple of states": (lambda y, S: (y, (S, S)), "something else than rows and one tensor of states"),
+    "rows alone": (lambda y, S: y, "something else than rows and one tensor"),
+    "too few rows": (lambda y, S: (y[:, :1], S), "rows of shape"),
+    "no batch": (lambda y, S: (y, S[0, 0, 0, 0]), "states of shape ()"),
+    "another shape after each row": (lambda y, S: (y, S.repeat(1, 1, 1, y.shape[1])), "a state of shape"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), READS.values(), ids=list(READS))
+def test_what_a_layer_returns_is_looked_at(change, words, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user has it
+
+    class Own(LinearAttention):
+        def read(self, x, state=None):
+            return change(*super().read(x, None))
+
+    model = hybrid()
+    model.blocks[1].attention = Own(16, 2)
+    with pytest.raises(TypeError, match=r"model: got a layer Own that returns") as error:
+        inference.generate(model, [[1, 2, 3]], 3)
+    assert words in str(error.value) and "want rows like those read" in str(error.value)
+
+
+def test_attention_of_the_book_may_have_a_method_read_of_its_own():
+    class Named(MultiHeadAttention):
+        def read(self, file):
+            return file
+
+    model = hybrid(()).eval()
+    wanted = inference.generate(model, [1, 2, 3], 5, top_k=1, products="linear")
+    model.blocks[0].attention.__class__ = Named
+    assert torch.equal(inference.generate(model, [1, 2, 3], 5, top_k=1, products="linear"), wanted)
+
+
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_copied_reader_and_the_original_go_on_for_themselves(compile, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    model = hybrid().double().eval()
+    reader = CachedModel(model, compile=compile)
+    reader.read([torch.tensor([1, 2, 3])])
+    reader.step(torch.tensor([4]))
+    other = copy.deepcopy(reader)
+    with torch.no_grad():
+        for text in ([7], [7, 8]):
+            wanted = model(torch.tensor([1, 2, 3, 4, *text]))[-1]
+            assert torch.allclose(other.step(torch.tensor(text[-1:]))[0], wanted, atol=1e-12)
+        assert torch.allclose(reader.step(torch.tensor([5]))[0], model(torch.tensor([1, 2, 3, 4, 5]))[-1], atol=1e-12)
+
+
+def test_large_values_do_not_overflow_in_float16():
+    torch.manual_seed(0)
+    layer = LinearAttention(8, 2, rule="sum").half()
+    with torch.no_grad():
+        layer.qkv.weight.mul_(300)
+        layer.gates.weight.zero_()
+        layer.gate_bias[:2], layer.gate_bias[2:] = 9, 5
+        x = torch.randn(8).half().expand(4000, 8)
+        assert torch.allclose(layer(x).double(), copy.deepcopy(layer).double()(x.double()), atol=0.01)
+
+
+def test_first_weights_keep_the_decays():
+    model = hybrid()
+    before = model.blocks[0].attention.gate_bias.detach().clone()
+    model.initialize()
+    assert torch.equal(model.blocks[0].attention.gate_bias, before) and model.blocks[0].attention.out.weight.std() < 0.015
+
+
+@pytest.mark.parametrize("ask", [TransformerLM.spec_settings, TransformerLM.spec_weights])
+def test_the_specification_knows_no_hybrid_models(ask):
+    with pytest.raises(TypeError, match="model: got a layer LinearAttention, want the book's MultiHeadAttention"):
+        ask(hybrid())
 
 
 def test_layers_that_cannot_read_on_are_refused_by_name():

@@ -1,5 +1,6 @@
 """Continuing where reading stopped: keys and values are kept. Generated from book/inference.ipynb: edit the notebook, then `make export`."""
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -291,7 +292,8 @@ class CachedModel(RowLayers):
     trying; `weights`: "bfloat16" or "int8" to keep the blocks' matrices in fewer bits
     (T-fewer-bits). TypeError for a model with other layers than the book's (but the
     normalization may be any that `derive` calls rowwise, and attention any layer with
-    the method `read` of `LinearAttention`: its states are kept), ValueError
+    the method `read` of `LinearAttention`: its states are kept, and its weights stay
+    as they are), ValueError
     for attention without the mask, for hooks, for blocks that rotate differently and
     for unknown names. It uses a layer's weights; a subclass's `forward` need not be
     called.
@@ -330,6 +332,7 @@ class CachedModel(RowLayers):
                 new() if block.whole is None else States(block.whole)
                 for block in self.blocks
             ]
+            self.states = [kept for kept in self.cache if isinstance(kept, States)]
             caches = (cache for cache in self.cache if isinstance(cache, Cache))
             self.places = next(caches, None)  # the same in all of them
             self.recorded.clear()
@@ -375,7 +378,16 @@ class CachedModel(RowLayers):
         at: Any = self.places and self.places.slot(where, n)
         attends = [partial(cache.append, at=at) for cache in self.cache]
         x = self.through(self.embed(token, where), attends, where)
-        return self.unembed(self.norm(x))
+        z = self.unembed(self.norm(x))
+        for states in self.states:  # after all that can fail
+            states.keep()
+        return z
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CachedModel":
+        new = memo[id(self)] = self.__class__.__new__(self.__class__)
+        # what was recorded uses the memory of this one
+        vars(new).update(copy.deepcopy(vars(self) | {"recorded": {}}, memo))
+        return new
 
     def _record(
         self, token: Int[Tensor, "B"], where: Int[Tensor, "B"], n: int

@@ -19,7 +19,7 @@ from tlm_book.feed_forward import (
     MixtureOfExperts,
 )
 from tlm_book.inference.products import Product, Products, Rows
-from tlm_book.inference.states import reads_on
+from tlm_book.inference.states import as_now, reads_on
 from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.onednn import is_linear
@@ -160,7 +160,7 @@ class _Block:
         self.norm_attention = _normalizer(block.norm_attention)
         self.norm_feed_forward = _normalizer(block.norm_feed_forward)
         layer: Any = block.attention
-        self.whole = layer if reads_on(layer) else None  # `attend` is all of it
+        self.whole = as_now(layer) if reads_on(layer) else None  # all of `attend`
         if self.whole is None:
             self.qkv = _queries_keys_values(layer, products)
             self.turn = _turn(layer)

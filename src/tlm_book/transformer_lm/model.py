@@ -10,13 +10,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tlm_book.arrays import as_float64
-from tlm_book.checks import expects_kind, expects_length, expects_shape
+from tlm_book.checks import expects, expects_kind, expects_length, expects_shape
 from tlm_book.decoder_block import DecoderBlock
 from tlm_book.derivation import Derivation, compose, derive, register_rule
 from tlm_book.embedding import Embedding
 from tlm_book.feed_forward import MixtureOfExperts
 from tlm_book.inside import Hook, run_with_cache, run_with_hooks
 from tlm_book.modes import evaluating
+from tlm_book.multi_head import MultiHeadAttention
 from tlm_book.normalization import Normalization, RMSNorm
 from tlm_book.positional_encoding import PositionalEncoding, Rotary
 from tlm_book.transformer_lm.presets import Config, expects_config
@@ -189,7 +190,16 @@ def _initialize(model: TransformerLM) -> None:
             nn.init.normal_(layer.down, std=small)
 
 
+def _expects_attention(model: TransformerLM) -> None:
+    wants = "the book's MultiHeadAttention, which the specification knows"
+    for block in model.blocks:
+        kind = type(block.attention)
+        right = issubclass(kind, MultiHeadAttention)
+        expects(right, "model", f"a layer {kind.__name__}", wants, TypeError)
+
+
 def _spec_weights(model: TransformerLM) -> dict[str, object]:
+    _expects_attention(model)
     c, Phi = model.config, model.unembedding
     return {
         **model.embedding.spec_weights(),
@@ -204,6 +214,7 @@ def _spec_weights(model: TransformerLM) -> dict[str, object]:
 
 
 def _spec_settings(model: TransformerLM) -> dict[str, object]:
+    _expects_attention(model)
     c, rotary = model.config, model.blocks[0].attention.rotary
     same = "activation norm variant eps eps_mode scale norm_kind n_experts_used window"
     return {
