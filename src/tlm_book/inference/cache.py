@@ -332,9 +332,6 @@ class CachedModel(RowLayers):
                 new() if block.whole is None else States(block.whole)
                 for block in self.blocks
             ]
-            self.states = [kept for kept in self.cache if isinstance(kept, States)]
-            caches = (cache for cache in self.cache if isinstance(cache, Cache))
-            self.places = next(caches, None)  # the same in all of them
             self.recorded.clear()
         self.lengths = []  # until everything has been read
         tokens = pad_sequence(texts, batch_first=True)  # (B, n)
@@ -375,12 +372,14 @@ class CachedModel(RowLayers):
     def _advance(
         self, token: Int[Tensor, "B"], where: int | Int[Tensor, "B"], n: int
     ) -> Float[Tensor, "B V"]:
-        at: Any = self.places and self.places.slot(where, n)
+        caches = [kept for kept in self.cache if not isinstance(kept, States)]
+        at: Any = caches[0].slot(where, n) if caches else None  # the same for all
         attends = [partial(cache.append, at=at) for cache in self.cache]
         x = self.through(self.embed(token, where), attends, where)
         z = self.unembed(self.norm(x))
-        for states in self.states:  # after all that can fail
-            states.keep()
+        for kept in self.cache:  # after all that can fail
+            if isinstance(kept, States):
+                kept.keep()
         return z
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CachedModel":
