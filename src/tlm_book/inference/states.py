@@ -48,7 +48,8 @@ class States:
         Y, states = torch.zeros_like(X), list[Any]([None] * len(lengths))
         for length in sorted(set(lengths)):
             texts = [b for b, other in enumerate(lengths) if other == length]
-            Y[texts, :length], found = self._read(X[texts, :length])
+            at = torch.tensor(texts, device=x.device)
+            Y[at, :length], found = self._read(X[at, :length])
             for b, state in zip(texts, found):
                 states[b] = state
         if len({tuple(state.shape) for state in states}) > 1:
