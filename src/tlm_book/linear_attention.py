@@ -134,7 +134,8 @@ class LinearAttention(nn.Module):
     `model.blocks[i].attention = LinearAttention(…)`.
 
     ValueError for sizes that do not fit, for another rule, for a max_strength outside
-    (0, 2], for a negative eps, and for an input that has no row or another width than d_model.
+    (0, 2], for a negative eps, and for an input that has no row or another width than
+    d_model.
     """
 
     def __init__(

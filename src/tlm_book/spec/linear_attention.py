@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tlm_book.checks import expects, expects_one_of, expects_shape, shaped
+from tlm_book.spec.feed_forward import GATE_FORMULAS
 from tlm_book.spec.normalization import rms_norm
 
 RULES = ("sum", "delta")
@@ -13,9 +14,9 @@ def _expects_decays(
     alpha: Float[np.ndarray, "n"], beta: Float[np.ndarray, "m"]
 ) -> None:
     fits = bool(((alpha >= 0) & (alpha <= 1)).all())
-    expects(fits, "alpha", np.asarray(alpha).tolist(), "numbers in [0, 1]")
+    expects(fits, "alpha", alpha.tolist(), "numbers in [0, 1]")
     fits = bool((beta >= 0).all())
-    expects(fits, "beta", np.asarray(beta).tolist(), "numbers ≥ 0")
+    expects(fits, "beta", beta.tolist(), "numbers ≥ 0")
 
 __all__ = [
     "RULES",
@@ -142,7 +143,7 @@ def linear_attention_layer(
     norm. (T-linear-state) ValueError for shapes that do not fit and for another rule.
     """
     expects_shape("W_O", W_O, (W_V.shape[0] * W_V.shape[2], "d"))
-    sigma = lambda Z: 1 / (1 + np.exp(-Z))
+    sigma = GATE_FORMULAS["sigmoid"]
     alpha = sigma(X @ W_alpha + b_alpha)
     beta = max_strength * sigma(X @ W_beta + b_beta)
     heads = zip(W_Q, W_K, W_V, alpha.T, beta.T)

@@ -193,9 +193,9 @@ def _initialize(model: TransformerLM) -> None:
 def _expects_attention(model: TransformerLM) -> None:
     wants = "the book's MultiHeadAttention, which the specification knows"
     for block in model.blocks:
-        kind = type(block.attention)
-        right = issubclass(kind, MultiHeadAttention)
-        expects(right, "model", f"a layer {kind.__name__}", wants, TypeError)
+        right = isinstance(block.attention, MultiHeadAttention)
+        got = f"a layer {type(block.attention).__name__}"
+        expects(right, "model", got, wants, TypeError)
 
 
 def _spec_weights(model: TransformerLM) -> dict[str, object]:
