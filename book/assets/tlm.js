@@ -203,7 +203,7 @@ function followContents() {
 
 // Paper is light, whatever the screen is, and nobody can unfold it. Of code it shows what the screen shows; above a check it says how it was checked.
 function printLight() {
-  const isCode = (fold) => /^(✓|\d|Show the code)/.test(fold.querySelector(":scope > summary .collapsed")?.textContent ?? "");
+  const isCode = (fold) => /^(✓|\d|Show the (code|imports))/.test(fold.querySelector(":scope > summary .collapsed")?.textContent ?? "");
   for (const summary of document.querySelectorAll(".bd-article details.hide > summary")) {
     const words = summary.querySelector(".collapsed")?.textContent ?? "";
     if (words.endsWith(" · show")) summary.dataset.words = words.slice(0, -" · show".length);

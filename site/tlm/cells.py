@@ -69,11 +69,17 @@ class CodeCells(SphinxTransform):
 
 
 class JoinFolds(SphinxTransform):
-    """Folded cells of the package that follow one another, with no output, are one fold."""
+    """Folded cells of the package that follow one another, with no output, are one fold; so are imports and the cell that follows them."""
 
     default_priority = 416  # after the tabs
 
     def apply(self):
+        for cell in list(self.document.findall(is_folded_preparation)):
+            page, place = cell.parent, cell.parent.index(cell)
+            following = page[place + 1] if place + 1 < len(page) else None
+            if is_code_cell(following) and is_plain(following) and following.get("hide_mode") == "input":
+                following[0].insert(0, cell[0].children)
+                page.remove(cell)
         for cell in list(self.document.findall(is_folded_export)):
             page, place = cell.parent, cell.parent.index(cell)
             run = list(takewhile(is_folded_export, page[place:]))
@@ -103,6 +109,15 @@ class CaptionsInFolds(SphinxPostTransform):
 
 def is_folded_export(node):
     return is_code_cell(node) and bool(node.get("hide_mode")) and "exports" in node and len(node) == 1
+
+
+def is_plain(cell):
+    """Whether the cell neither exports nor checks anything."""
+    return bool(cell.children) and "exports" not in cell and not str(cell.get("prompt_show", "")).startswith(tuple(HOWS.values()))
+
+
+def is_folded_preparation(node):
+    return is_code_cell(node) and bool(node.get("hide_mode")) and len(node) == 1 and is_plain(node)
 
 
 def common_name(modules):
@@ -149,11 +164,12 @@ def may_wrap(text):
 
 
 def name_hidden_part(cell):
-    """Say what a click shows: the solution of an exercise, the code, the cell."""
+    """Say what a click shows: the solution of an exercise, the imports, the code, the cell."""
     section = cell.parent
     while section is not None and "exercises" not in section.get("names", []):
         section = section.parent
-    what = {"all": "cell" if section is None else "solution", "input": "code", "output": "output"}
+    imports = len(cell) == 1 and cell.astext().startswith(("import ", "from "))
+    what = {"all": "cell" if section is None else "solution", "input": "imports" if imports else "code", "output": "output"}
     for prompt in ("prompt_show", "prompt_hide"):
         if cell.get("hide_mode") in what:
             cell[prompt] = cell[prompt].replace("{type}", what[cell["hide_mode"]])

@@ -750,7 +750,7 @@ def test_paper_shows_what_is_folded_but_code(reader, site):
     assert page.locator("article details[open]").count() == 0
     page.pdf()
     folds = page.evaluate("folds")
-    code = [fold for fold in folds if re.match(r"✓|\d|Show the code", fold[0])]
+    code = [fold for fold in folds if re.match(r"✓|\d|Show the (code|imports)", fold[0])]
     assert len(code) > 5 and not any(is_open for _, is_open in code)
     others = [fold for fold in folds if fold not in code]
     assert len(others) > 5 and all(is_open for _, is_open in others)
@@ -852,6 +852,17 @@ def test_folds_of_the_package_that_follow_one_another_are_one(reader, site):
     page.wait_for_function("""[...document.querySelectorAll("article pre")].filter((pre) => pre.textContent.includes("class Cache") && pre.clientHeight)
       .map((pre) => pre.getBoundingClientRect()).some((box) => box.bottom > 0 && box.top < innerHeight)""", timeout=20_000)
     assert not faults
+
+
+def test_imports_are_in_the_fold_of_the_picture_that_follows_them(reader, site):
+    """So the first screen of a chapter has one fold; imports before a text stand alone, and say what they are."""
+    page, faults = open_page(reader, f"{site}/book/attention.html", site)
+    fold = page.locator("article details.hide", has_text="import matplotlib.pyplot").first
+    assert fold.locator("pre").count() == 2 and "plt.subplots" in fold.locator("pre").last.text_content()
+    assert fold.locator("summary").inner_text().strip() == "Show the code"
+    page.goto(f"{site}/book/loss.html")
+    fold = page.locator("article details.hide", has_text="import matplotlib.pyplot").first
+    assert fold.locator("pre").count() == 1 and fold.locator("summary").inner_text().strip() == "Show the imports" and not faults
 
 
 FIELD = {  # words of the field as people type them, and the place that must be among the first three
