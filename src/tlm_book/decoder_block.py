@@ -45,7 +45,7 @@ class DecoderBlock(nn.Module):
     "post". `dropout` acts on what each layer adds to the stream, in training mode
     only.
 
-    The choices of models since 2020 (T-block-2020): `norm_kind` "rms" takes RMS
+    The choices of models since Llama (T-block-2020): `norm_kind` "rms" takes RMS
     norm, whose ε is inside the root whatever `eps_mode` is; `gated` takes the gated
     feed-forward layer, and `n_experts` that many such layers, without biases, of which
     each row uses `n_experts_used`; without `ff_bias` the others have no biases either.

@@ -1124,7 +1124,7 @@ CLEAN += [
 ]
 
 
-# --- The family since 2020
+# --- The family since Llama
 
 
 class WindowOf(Attention):
@@ -1217,7 +1217,7 @@ class WeightsOverRows(Experts):
         return self.weigh(x, self.router(x).softmax(-2))
 
 
-FAMILY = {  # small sizes for the presets since 2020
+FAMILY = {  # small sizes for the presets since Llama
     "llama": {},
     "qwen2": {"n_kv_heads": 2},
     "qwen3": {"n_kv_heads": 2, "d_head": 4},

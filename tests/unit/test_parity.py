@@ -41,7 +41,7 @@ from tlm_book.training import (
 )
 from tlm_book.transformer_lm import Config, TransformerLM, count_parameters
 
-FAMILY: dict[str, dict[str, object]] = {  # since 2020, and what else has to be small
+FAMILY: dict[str, dict[str, object]] = {  # since Llama, and what else has to be small
     "llama": {},
     "qwen2": {"n_kv_heads": 2},
     "qwen3": {"n_kv_heads": 2, "d_head": 6},

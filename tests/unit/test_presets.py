@@ -324,7 +324,7 @@ def test_every_field_is_documented_with_the_models_that_have_it():
     assert set(said) == {field.name for field in dataclasses.fields(Config)}
     for field in BY_VALUE.split():
         found = {json.loads(value if value[0] == '"' else value.lower()): names for value, names in re.findall(r'("\w+"|True|False|[01]) \(([^()]*)\)', said[field])}
-        named = {value: {who for name in names.replace("since 2020", ", ".join(LATER)).split(", ") for who in [presets.get(name)] if who} for value, names in found.items()}
+        named = {value: {who for name in names.replace("since Llama", ", ".join(LATER)).split(", ") for who in [presets.get(name)] if who} for value, names in found.items()}
         rest = set(presets.values()) - set().union(*named.values())
         for value, names in found.items():
             for preset in named[value] | (rest if names == "the others" else set()):

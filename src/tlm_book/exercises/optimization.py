@@ -124,7 +124,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `best_rate(gap, Lam, sigma, T)` that returns the best of the rates from 0 to 1/Λ, for gap = f(w_0) − f_*",
+        "a function `best_rate(gap, Lam, sigma, T)` that returns the best of the rates from 0 to 1/Λ, for gap = f(w_0) − f_* and σ > 0",
         [(3.0, 2.0, 0.5, 1000), (1.0, 1.0, 2.0, 50), (5.0, 4.0, 0.1, 10), (0.3, 10.0, 3.0, 400)],
         best_rate,
         {
@@ -148,7 +148,7 @@ EXERCISES = [
         },
     ),
     function(
-        "a function `speedup(q)` that returns this ratio, in the limit of many steps",
+        "a function `speedup(q)` that returns this ratio for q > 1, in the limit of many steps",
         [(2.0,), (10.0,), (100.0,), (1e4,)],
         speedup,
         {

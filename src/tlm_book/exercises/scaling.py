@@ -152,7 +152,7 @@ EXERCISES = [
         tol=1e-7,
     ),
     function(
-        "a function `best_size(C, A, B, alpha, beta, D_2)`: the P with the smallest loss",
+        "a function `best_size(C, A, B, alpha, beta, D_2)`: the P with the smallest loss, for D_2 > 0",
         [
             (1e18, 400.0, 410.0, 0.34, 0.28, 1e9), (1e20, 400.0, 410.0, 0.34, 0.28, 1e11), (1e19, 100.0, 900.0, 0.5, 0.3, 1e10),
             (6e15, 50.0, 50.0, 0.4, 0.4, 1e8),

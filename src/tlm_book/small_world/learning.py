@@ -73,7 +73,7 @@ SETTINGS = RunSettings()  # those of the model that comes with the book
 
 
 def settings(vocab_size: int = SETTINGS.vocab_size) -> Config:
-    """The model's settings: 0.96 million weights in eight blocks, with the choices that have become usual since 2020."""
+    """The model's settings: 0.96 million weights in eight blocks, with the choices that have become usual since Llama."""
     return Config(
         vocab_size, d_model=112, d_ff=200, n_layers=8, n_heads=4, max_len=352, activation="gelu", norm_kind="rms", eps=1e-5, eps_mode="inside",
         pe="rotary", qk_norm=True, tied=True, embed_scale=True, out_bias=False, unembed_bias=False, ff_bias=False,

@@ -90,7 +90,7 @@ def adam(
     m = betas[0] * m + (1 - betas[0]) * g
     v = betas[1] * v + (1 - betas[1]) * g**2
     m_hat, v_hat = m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)
-    return w - eta * m_hat / (np.sqrt(v_hat) + eps), m, v
+    return w - eta * _quotient(m_hat, np.sqrt(v_hat) + eps), m, v
 
 
 @shaped
@@ -115,7 +115,12 @@ def amsgrad(
     v = betas[1] * v + (1 - betas[1]) * g**2
     top = np.maximum(top, v)
     m_hat, top_hat = m / (1 - betas[0] ** t), top / (1 - betas[1] ** t)
-    return w - eta * m_hat / (np.sqrt(top_hat) + eps), m, v, top
+    return w - eta * _quotient(m_hat, np.sqrt(top_hat) + eps), m, v, top
+
+
+def _quotient(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    """a / b, where 0/0 is 0."""
+    return np.divide(a, b, out=np.zeros(a.shape), where=a != 0)
 
 
 # --- Decay is not a penalty
@@ -210,10 +215,10 @@ def noise_scale(G: Float[np.ndarray, "k P"]) -> float:
 def newton_schulz(
     M: Float[np.ndarray, "n m"], steps: int = 5
 ) -> Float[np.ndarray, "n m"]:
-    """Nearly the polar factor of M: X ← aX + bXXᵀX + c(XXᵀ)²X from M / ‖M‖.
+    """Nearly the polar factor of M: X ← aX + bXXᵀX + c(XXᵀ)²X from M / ‖M‖; 0 stays 0.
     (T-newton-schulz)
     """
-    X = M / np.sqrt((M**2).sum())
+    X = M / (np.sqrt((M**2).sum()) or 1.0)
     for _ in range(steps):
         A = X @ X.T
         X = 3.4445 * X + (-4.7750 * A + 2.0315 * A @ A) @ X

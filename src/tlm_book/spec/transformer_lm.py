@@ -67,7 +67,7 @@ def transformer_lm(
     `blocks` holds the weights of DB_0, …, DB_{L−1}, each as `decoder_block` takes them;
     `N` holds {"a", "b"}, or {"a"} if `norm_kind` is "rms". P = None leaves out PE, and
     N = None leaves out N, as models of other sources do, but not Wojcik's. The last
-    five choices are those since 2020, as in `decoder_block`. IndexError for a token
+    five choices are those since Llama, as in `decoder_block`. IndexError for a token
     outside {0, …, V−1}; ValueError for n outside 1 … M and for shapes that do not fit.
     """
     X = embed(t, E) if P is None else add_positions(embed(t, E), P)

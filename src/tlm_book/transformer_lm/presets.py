@@ -14,7 +14,7 @@ __all__ = [
 # --- Every choice has a name
 
 
-_SINCE_2020: dict[str, Any] = {  # Llama and its successors
+_SINCE_LLAMA: dict[str, Any] = {  # Llama and its successors
     "norm_kind": "rms",
     "eps_mode": "inside",
     "pe": "rotary",
@@ -33,7 +33,7 @@ class Config(Settings):
     """`Settings`, with the models of the sources as presets: Config(V),
     Config.gpt2(), Config.lei_mao(V, n_layers=2), Config.mistral(window=None), …
 
-    Every field, and which models have which of its values ("since 2020": Llama, Qwen
+    Every field, and which models have which of its values ("since Llama": Llama, Qwen
     2 and 3, Mistral, Mixtral, Gemma):
 
     vocab_size      V, the number of tokens
@@ -48,20 +48,20 @@ class Config(Settings):
     activation      "gelu" (Becker-Kahn), "gelu_tanh" (GPT-2, Gemma), "silu" (Llama, Qwen 2,
                     Qwen 3, Mistral, Mixtral), "relu" (the others); also "sigmoid" and
                     "identity" where it is gated
-    gated           φ(XW_G) ⊙ XW_1 inside: True (since 2020), False (the others)
-    ff_bias         biases in that layer: False (since 2020), True (the others)
+    gated           φ(XW_G) ⊙ XW_1 inside: True (since Llama), False (the others)
+    ff_bias         biases in that layer: False (since Llama), True (the others)
     n_experts       E, the number of gated layers; None: one layer; 8 in Mixtral's
     n_experts_used  how many of them each row uses: 2 in Mixtral's
     norm            where a block normalizes: "post" (Agarwal, Lei Mao, Vaswani), "none"
                     (Becker-Kahn), "pre" (the others)
-    norm_kind       "rms" (since 2020): no mean is subtracted; "layer" (the others)
-    final_norm      N before Φ: True (Wojcik, GPT-2, since 2020), False (the others)
+    norm_kind       "rms" (since Llama): no mean is subtracted; "layer" (the others)
+    final_norm      N before Φ: True (Wojcik, GPT-2, since Llama), False (the others)
     eps             ε: 10⁻⁶, 10⁻⁵, and 0 in Agarwal's
     eps_mode        σ + ε "outside" (Wojcik, Becker-Kahn), σ "none" (Agarwal), √(σ² + ε)
                     "inside" (the others); Becker-Kahn normalizes nothing
     variant         how a block is wired: "sequential" in all; "parallel", "simplified"
     pe              positions: "learned_from_sinusoid" (Wojcik), "learned" (Becker-Kahn,
-                    GPT-2), "none" (Lelarge), "rotary" (since 2020), "sinusoidal"
+                    GPT-2), "none" (Lelarge), "rotary" (since Llama), "sinusoidal"
                     (the others)
     pe_start        position of the first token, for sines: 1 (Wojcik, Lelarge, Agarwal),
                     0 (the others)
@@ -208,7 +208,7 @@ class Config(Settings):
             "max_len": 4096,
             "eps": 1e-5,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
     @classmethod
     def qwen2(cls, vocab_size: int = 151936, **changes: Any) -> "Config":
@@ -227,7 +227,7 @@ class Config(Settings):
             "rope_base": 1e6,
             "tied": True,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
     @classmethod
     def qwen3(cls, vocab_size: int = 151936, **changes: Any) -> "Config":
@@ -247,7 +247,7 @@ class Config(Settings):
             "rope_base": 1e6,
             "tied": True,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
     @classmethod
     def mistral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
@@ -262,7 +262,7 @@ class Config(Settings):
             "eps": 1e-5,
             "window": 4096,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
     @classmethod
     def mixtral(cls, vocab_size: int = 32000, **changes: Any) -> "Config":
@@ -281,7 +281,7 @@ class Config(Settings):
             "n_experts_used": 2,
             "rope_base": 1e6,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
     @classmethod
     def gemma(cls, vocab_size: int = 256000, **changes: Any) -> "Config":
@@ -301,7 +301,7 @@ class Config(Settings):
             "embed_scale": True,
             "tied": True,
         }
-        return cls(vocab_size, **_SINCE_2020 | settings | changes)
+        return cls(vocab_size, **_SINCE_LLAMA | settings | changes)
 
 
 def expects_config(config: Config) -> Config:
