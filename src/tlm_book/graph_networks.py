@@ -67,7 +67,7 @@ class MLP(nn.Module):
         return z
 
 
-# --- Layered networks in torch
+# --- The feed-forward layer as a network
 
 
 @register_rule(MLP)

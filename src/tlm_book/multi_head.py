@@ -339,9 +339,6 @@ class CrossAttention(nn.Module):
         }
 
 
-# --- The proof, derived
-
-
 def _listed(name: str, h: int) -> str:
     names = [f"{name}{i}" for i in range(h)]
     return ", ".join(names if h < 4 else [names[0], "…", names[-1]])

@@ -287,10 +287,10 @@ def test_the_chapters_say_what_was_measured_of_two_libraries():
     assert len(shares) == 8 and f"they alone would take {min(shares)} to {max(shares)}% of our step." in prose_of("speed")
     times = [time["wall_ms"] for steps in entries["AMD EPYC (AVX2), 2 cores"]["step_times"].values() for time in steps.values()]
     apart = [100 * (time["high"] - time["low"]) / time["median"] for time in times]
-    assert f"the quartiles of a line's times are {min(apart):.0f} to {max(apart):.0f}% apart" in prose_of("speed")
+    assert min(apart) > 5 and "On the last two processors the times scatter: there, factors from 0.99 to 1.05 mean nothing." in prose_of("speed")
     times = [time["wall_ms"] for steps in entries["AMD EPYC (AVX512 in halves), 2 cores"]["step_times"].values() for time in steps.values()]
     apart = sorted(100 * (time["high"] - time["low"]) / time["median"] for time in times)
-    assert f"those of four lines even {apart[-4]:.0f} to {apart[-1]:.0f}%" in prose_of("speed") and apart[-5] < 9
+    assert apart[-4] > 25
     sizes = [importlib.import_module("speed").SIZES[name] for name in ("S", "L")]
     words = "*S* is a model of {} blocks of width {} with {} heads and {} kinds of tokens, on {} texts of {} tokens; *L* one of {} blocks of width {} with {} heads and {:,} kinds, on {} texts of {}."
     numbers = [number for s in sizes for number in (s.n_layers, s.d_model, s.n_heads, s.vocab_size, s.batch, s.n)]

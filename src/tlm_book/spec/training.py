@@ -43,7 +43,7 @@ def bigram_table(
 @shaped
 def discounts(c: Int[np.ndarray, "G"]) -> Float[np.ndarray, "4"]:
     """D(0), D(1), D(2), D(3), the last for all counts from 3 on; c are the counts ≥ 1
-    of one order. (T-kneser-ney)
+    of one order. (T-kneser-ney) A denominator 0 counts as 1; a D(c) outside (0, c) is c/2.
     """
     n = [np.sum(c == count) for count in range(5)]
     Y = n[1] / max(n[1] + 2 * n[2], 1)
