@@ -120,7 +120,7 @@ def amsgrad(
 
 def _quotient(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """a / b, where 0/0 is 0."""
-    return np.divide(a, b, out=np.zeros(a.shape), where=a != 0)
+    return a / np.where(a == 0, 1.0, b)
 
 
 # --- Decay is not a penalty
