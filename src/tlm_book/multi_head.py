@@ -23,6 +23,25 @@ from tlm_book.derivation import (
 from tlm_book.inside import Watch
 from tlm_book.operators import causal_mask
 
+
+def _head_width(d_model: int, n_heads: int, d_head: int | None, g: int) -> int:
+    """d_head, by default d_model / n_heads, for g heads of keys and values."""
+    expects_positive(d_model=d_model, n_heads=n_heads, n_kv_heads=g)
+    if d_head is None:
+        whole = d_model % n_heads == 0
+        expects(whole, "n_heads", n_heads, f"a divisor of d_model = {d_model}")
+        d_head = d_model // n_heads
+    expects_positive(d_head=d_head)
+    expects(n_heads % g == 0, "n_kv_heads", g, f"a divisor of n_heads = {n_heads}")
+    return d_head
+
+
+def _expects_settings(causal: bool, scale: float | None, window: int | None) -> None:
+    expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
+    if window is not None:
+        expects_positive(window=window)
+        expects(causal, "window", window, "None without the mask")
+
 __all__ = [
     "MultiHeadAttention",
     "fuse_heads",
@@ -69,19 +88,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         g = n_heads if n_kv_heads is None else n_kv_heads
-        expects_positive(d_model=d_model, n_heads=n_heads, n_kv_heads=g)
-        if d_head is None:
-            whole = d_model % n_heads == 0
-            expects(whole, "n_heads", n_heads, f"a divisor of d_model = {d_model}")
-            d_head = d_model // n_heads
-        expects_positive(d_head=d_head)
-        expects(
-            n_heads % g == 0, "n_kv_heads", g, f"a divisor of n_heads = {n_heads}"
-        )
-        expects(scale is None or scale > 0, "scale", scale, "None or a number > 0")
-        if window is not None:
-            expects_positive(window=window)
-            expects(causal, "window", window, "None without the mask")
+        d_head = _head_width(d_model, n_heads, d_head, g)
+        _expects_settings(causal, scale, window)
         self.n_heads, self.n_kv_heads, self.d_head = n_heads, g, d_head
         self.causal, self.scale, self.window = causal, scale, window
         # its weight is fuse_heads of all heads

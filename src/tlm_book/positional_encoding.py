@@ -145,25 +145,8 @@ def sinusoidal_table(
 # --- Rotating instead of adding
 
 
-class Rotary(nn.Module):
-    """Row p of x with each pair of columns turned by ω_i p. (T-rotary-def)
-
-    One serves all heads and blocks, for it has no weights. `layout`: "halves" pairs
-    column i with i + d_head/2, "interleaved" column 2i with 2i + 1. `scaling` slows
-    the turning for long texts. The cosines and sines of the positions 0, …,
-    max_len − 1 are computed in float64 and kept in float32 (in float64 after
-    `double()`), whatever precision the model has.
-
-    x: (…, n, d_head) → the same shape and dtype. `at`: the position of the first row,
-    or a slice of n positions, or a tensor of positions, of shape (n,) or any that
-    broadcasts to (…, n). ValueError for an odd d_head, an unknown layout, another width,
-    a tensor of another shape or not of whole numbers (int64, int32), and positions
-    outside 0, …, max_len − 1 (those in tensors are checked only on the CPU);
-    TypeError if x does not hold floating point numbers.
-
-    >>> Rotary(d_head=4, max_len=10)(torch.ones(2, 3, 4), at=7).shape
-    torch.Size([2, 3, 4])
-    """
+class _Angles(nn.Module):
+    """The cosines and sines of all positions, kept beside a model of any precision."""
 
     cos: Tensor
     sin: Tensor
@@ -189,48 +172,6 @@ class Rotary(nn.Module):
         self.d_head, self.max_len = d_head, max_len
         self.base, self.layout, self.scaling = base, layout, scaling
         self._fill(torch.empty(0))
-
-    def forward(
-        self,
-        x: Float[Tensor, "*batch n k"],
-        at: int | slice | Int[Tensor, "..."] = 0,
-    ) -> Float[Tensor, "*batch n k"]:
-        expects_floats("x", x)
-        expects_shape("x", x, ("n", self.d_head))
-        if self.cos.is_meta and not x.is_meta:
-            self._fill(x)
-        n = x.shape[-2]
-        whole = (torch.int64, torch.int32)
-        if isinstance(at, Tensor) and (
-            at.dtype not in whole or at.shape[-1:] != (n,) or at.dim() >= x.dim()
-        ):
-            came = f"{at.dtype} of shape {tuple(at.shape)}"
-            wants = f"whole numbers, {n} in a row, for x of shape {tuple(x.shape)}"
-            refuse("at", came, wants)
-        if self.layout == "halves" or torch.compiler.is_compiling():
-            c, s = self.factors(n, at)
-            return torch.addcmul(x * c, self.swapped(x), s).to(x.dtype)
-        cos, sin = self._angles(n, at)  # complex numbers are quicker here
-        pairs = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
-        z = torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
-        turned = torch.view_as_real(z * torch.complex(cos, sin))
-        return turned.flatten(-2).to(x.dtype)
-
-    def factors(
-        self, n: int, at: int | slice | Int[Tensor, "..."] = 0
-    ) -> tuple[Float[Tensor, "*rows k"], Float[Tensor, "*rows k"]]:
-        """(c, s): rows x at these positions become x ⊙ c + swapped(x) ⊙ s."""
-        cos, sin = self._angles(n, at)
-        if self.layout == "halves":
-            return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-        c, s = torch.stack((cos, cos), -1), torch.stack((-sin, sin), -1)
-        return c.flatten(-2), s.flatten(-2)
-
-    def swapped(self, x: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
-        """x with the two columns of each pair exchanged."""
-        if self.layout == "halves":
-            return x.roll(self.d_head // 2, -1)
-        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
     def _angles(
         self, n: int, at: int | slice | Int[Tensor, "..."]
@@ -272,7 +213,7 @@ class Rotary(nn.Module):
 
     def _apply(
         self, fn: Callable[[Tensor], Tensor], recurse: bool = True
-    ) -> "Rotary":
+    ) -> "_Angles":
         """`to`, `double`, `half`, …: the tables move but are not rounded."""
         meta = self.cos.is_meta
         like = fn(self.cos.new_empty(0, device="cpu") if meta else self.cos[:0])
@@ -280,6 +221,75 @@ class Rotary(nn.Module):
             self._fill(like)
         self.cos, self.sin = self.cos.to(like.device), self.sin.to(like.device)
         return self
+
+
+def _expects_positions(
+    at: int | slice | Int[Tensor, "..."], x: Float[Tensor, "*batch n k"]
+) -> None:
+    n, whole = x.shape[-2], (torch.int64, torch.int32)
+    if isinstance(at, Tensor) and (
+        at.dtype not in whole or at.shape[-1:] != (n,) or at.dim() >= x.dim()
+    ):
+        came = f"{at.dtype} of shape {tuple(at.shape)}"
+        wants = f"whole numbers, {n} in a row, for x of shape {tuple(x.shape)}"
+        refuse("at", came, wants)
+
+
+class Rotary(_Angles):
+    """Row p of x with each pair of columns turned by ω_i p. (T-rotary-def)
+
+    One serves all heads and blocks, for it has no weights. `layout`: "halves" pairs
+    column i with i + d_head/2, "interleaved" column 2i with 2i + 1. `scaling` slows
+    the turning for long texts. The cosines and sines of the positions 0, …,
+    max_len − 1 are computed in float64 and kept in float32 (in float64 after
+    `double()`), whatever precision the model has.
+
+    x: (…, n, d_head) → the same shape and dtype. `at`: the position of the first row,
+    or a slice of n positions, or a tensor of positions, of shape (n,) or any that
+    broadcasts to (…, n). ValueError for an odd d_head, an unknown layout, another width,
+    a tensor of another shape or not of whole numbers (int64, int32), and positions
+    outside 0, …, max_len − 1 (those in tensors are checked only on the CPU);
+    TypeError if x does not hold floating point numbers.
+
+    >>> Rotary(d_head=4, max_len=10)(torch.ones(2, 3, 4), at=7).shape
+    torch.Size([2, 3, 4])
+    """
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch n k"],
+        at: int | slice | Int[Tensor, "..."] = 0,
+    ) -> Float[Tensor, "*batch n k"]:
+        expects_floats("x", x)
+        expects_shape("x", x, ("n", self.d_head))
+        _expects_positions(at, x)
+        if self.cos.is_meta and not x.is_meta:
+            self._fill(x)
+        n = x.shape[-2]
+        if self.layout == "halves" or torch.compiler.is_compiling():
+            c, s = self.factors(n, at)
+            return torch.addcmul(x * c, self.swapped(x), s).to(x.dtype)
+        cos, sin = self._angles(n, at)  # complex numbers are quicker here
+        pairs = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
+        z = torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
+        turned = torch.view_as_real(z * torch.complex(cos, sin))
+        return turned.flatten(-2).to(x.dtype)
+
+    def factors(
+        self, n: int, at: int | slice | Int[Tensor, "..."] = 0
+    ) -> tuple[Float[Tensor, "*rows k"], Float[Tensor, "*rows k"]]:
+        """(c, s): rows x at these positions become x ⊙ c + swapped(x) ⊙ s."""
+        cos, sin = self._angles(n, at)
+        if self.layout == "halves":
+            return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+        c, s = torch.stack((cos, cos), -1), torch.stack((-sin, sin), -1)
+        return c.flatten(-2), s.flatten(-2)
+
+    def swapped(self, x: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
+        """x with the two columns of each pair exchanged."""
+        if self.layout == "halves":
+            return x.roll(self.d_head // 2, -1)
+        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
 
 # --- Texts longer than those of training

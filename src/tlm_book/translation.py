@@ -1,7 +1,7 @@
 """Translation, from nothing to a sentence. Generated from book/translation.ipynb: edit the notebook, then `make export`."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -190,23 +190,8 @@ def train_translator(
     no model, for a recipe with what only `train` does, and if a loss or its gradient is
     not finite.
     """
-    expects_several("pairs", pairs, "a list of SentencePair", Sequence)
-    expects(len(pairs) > 0, "pairs", "none", "at least one")
-    for pair in pairs:
-        expects_kind("pairs", pair, SentencePair, "a list of SentencePair")
-        for side in (pair.french, pair.english):
-            expects_several("pairs", side, "words, not a text: split_words makes them")
-        read = split_words(" ".join(map(str, pair.french)))
-        wants = f"words of split_words, here {read}"
-        expects(read == [*pair.french], "pairs", pair.french, wants)
-        expects(read, "pairs", "one without French words", "at least one word in each")
-    expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
-    for name in ("vocab_size", "source_vocab_size"):
-        expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")
-    for name in ("token_noise", "activation_checkpointing", "compile"):
-        got = getattr(recipe, name)
-        expects(not got, f"recipe.{name}", got, "none: a translator learns without it")
-    expects_one_of("recipe.products", recipe.products, ("auto",))  # torch's own
+    _expects_pairs(pairs)
+    _expects_recipe(recipe, sizes)
     French, English = (
         WordList(tuple(sorted({word for side in sides for word in side})))
         for sides in ([p.french for p in pairs], [p.english for p in pairs])
@@ -264,6 +249,29 @@ class _SideBySide(nn.Module):
 def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
     """The rows without the columns that hold nothing but padding."""
     return rows[:, : int((rows != PADDING).sum(-1).max())]
+
+
+def _expects_pairs(pairs: Sequence[SentencePair]) -> None:
+    expects_several("pairs", pairs, "a list of SentencePair", Sequence)
+    expects(len(pairs) > 0, "pairs", "none", "at least one")
+    for pair in pairs:
+        expects_kind("pairs", pair, SentencePair, "a list of SentencePair")
+        for side in (pair.french, pair.english):
+            expects_several("pairs", side, "words, not a text: split_words makes them")
+        read = split_words(" ".join(map(str, pair.french)))
+        wants = f"words of split_words, here {read}"
+        expects(read == [*pair.french], "pairs", pair.french, wants)
+        expects(read, "pairs", "one without French words", "at least one word in each")
+
+
+def _expects_recipe(recipe: TrainConfig, sizes: Mapping[str, object]) -> None:
+    expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
+    for name in ("vocab_size", "source_vocab_size"):
+        expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")
+    for name in ("token_noise", "activation_checkpointing", "compile"):
+        got = getattr(recipe, name)
+        expects(not got, f"recipe.{name}", got, "none: a translator learns without it")
+    expects_one_of("recipe.products", recipe.products, ("auto",))  # torch's own
 
 
 # --- In torch
