@@ -251,7 +251,7 @@ def _trimmed(rows: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
     return rows[:, : int((rows != PADDING).sum(-1).max())]
 
 
-def _expects_pairs(pairs: Sequence[SentencePair]) -> None:
+def _expects_pairs(pairs: Any) -> None:
     expects_several("pairs", pairs, "a list of SentencePair", Sequence)
     expects(len(pairs) > 0, "pairs", "none", "at least one")
     for pair in pairs:
@@ -264,7 +264,7 @@ def _expects_pairs(pairs: Sequence[SentencePair]) -> None:
         expects(read, "pairs", "one without French words", "at least one word in each")
 
 
-def _expects_recipe(recipe: TrainConfig, sizes: Mapping[str, object]) -> None:
+def _expects_recipe(recipe: Any, sizes: Mapping[str, object]) -> None:
     expects_kind("recipe", recipe, TrainConfig, "a TrainConfig")
     for name in ("vocab_size", "source_vocab_size"):
         expects(name not in sizes, name, sizes.get(name), "none: the pairs decide")

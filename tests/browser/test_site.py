@@ -927,7 +927,7 @@ def test_letters_are_about_equally_large_in_all_pictures(reader, site):
 
 def test_a_name_in_a_table_is_not_broken(reader, site):
     """On a wide page."""
-    page, faults = open_page(reader, f"{site}/book/transformer_lm.html", site)
+    page, faults = open_page(reader, f"{site}/book/pretrained.html", site)
     broken = page.eval_on_selector_all("article td code .pre:not(:has(wbr.long))", """all => all
       .filter((one) => new Set([...one.getClientRects()].map((box) => box.top)).size > 1).map((one) => one.textContent)""")
     assert page.locator("article td code wbr").count() and not broken and not faults
