@@ -50,6 +50,7 @@ class CodeCells(SphinxTransform):
             exports, checks = (marks.get(mark, "").replace(",", " ").split() for mark in ("export", "checks"))
             if not exports and not checks:
                 continue
+            cell["marked"] = True
             if exports:
                 note_code(known, cell, exports[0], block.astext())
             anchor = f"check-{1 + len({a for cells in known['checks'].values() for a in cells})}" if checks else ""
@@ -69,15 +70,15 @@ class CodeCells(SphinxTransform):
 
 
 class JoinFolds(SphinxTransform):
-    """Folded cells of the package that follow one another, with no output, are one fold; so are imports and the cell that follows them."""
+    """Folded cells of the package that follow one another, with no output, are one fold; so are code without output, as imports, and the code that follows it."""
 
     default_priority = 416  # after the tabs
 
     def apply(self):
-        for cell in list(self.document.findall(is_folded_preparation)):
+        for cell in list(self.document.findall(is_plain_fold)):
             page, place = cell.parent, cell.parent.index(cell)
             following = page[place + 1] if place + 1 < len(page) else None
-            if is_code_cell(following) and is_plain(following) and following.get("hide_mode") == "input":
+            if len(cell) == 1 and is_plain_fold(following):
                 following[0].insert(0, cell[0].children)
                 page.remove(cell)
         for cell in list(self.document.findall(is_folded_export)):
@@ -111,13 +112,9 @@ def is_folded_export(node):
     return is_code_cell(node) and bool(node.get("hide_mode")) and "exports" in node and len(node) == 1
 
 
-def is_plain(cell):
-    """Whether the cell neither exports nor checks anything."""
-    return bool(cell.children) and "exports" not in cell and not str(cell.get("prompt_show", "")).startswith(tuple(HOWS.values()))
-
-
-def is_folded_preparation(node):
-    return is_code_cell(node) and bool(node.get("hide_mode")) and len(node) == 1 and is_plain(node)
+def is_plain_fold(node):
+    """Whether this is a cell of which only the code is folded, and that neither exports nor checks anything."""
+    return is_code_cell(node) and node.get("hide_mode") == "input" and "marked" not in node
 
 
 def common_name(modules):
